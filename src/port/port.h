@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Where a device's frames go: one interface for a TAP, a loop, nothing at all, and what comes later.
+ *
+ * Theory of operation
+ * -------------------
+ * A port has as many queues as its device has queue pairs, and each queue belongs to one worker
+ * thread. Frames move in batches, in order, and asynchronously:
+ *
+ *   transmit ... hands over up to `count` frames; the port takes the first so many. Their iovecs
+ *                and the memory behind them stay untouched by the device until they complete.
+ *   complete ... tells, strictly in the order of transmit, which frames are finished and how each
+ *                one fared. A synchronous port finishes them inside transmit and reports them here.
+ *   receive .... lends frames that arrived to the device, oldest first
+ *   release .... gives the oldest lent frames back to the port
+ *   want ....... before the worker sleeps: what it is to wait for. A port that is not asked about
+ *                received frames does not wake the worker for them.
+ *
+ * Every frame starts with a virtio-net header of 12 bytes, little-endian, in iov[0] (struct
+ * virtio_net_hdr_v1; num_buffers is of no meaning here), in memory that no guest can reach. The
+ * rest of the list is the Ethernet frame. A port that has no use for the header starts at iov[1].
+ *
+ * Configuration calls (offloads, active queues, drain) come while every worker of the port is
+ * quiescent, so that no call here ever needs a lock.
+ */
+#ifndef VW_PORT_PORT_H
+#define VW_PORT_PORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "base/log.h"
+
+/* Bytes of the header in iov[0] of each frame. */
+#define VW_PORT_HEADER 12
+
+/* The longest Ethernet frame that any port carries: 14 + 40 of IPv6 + 65535, and a VLAN tag. */
+#define VW_PORT_MAX_FRAME (14 + 4 + 40 + 65535)
+
+/* Frames in one batch: 64 frames a system call reach 93 % of what 128 do (host-cost table in
+ * docs/performance.md: 242 ns a frame against 231), and fit the second-level cache. */
+#define VW_PORT_BATCH 64
+
+struct vw_frame {
+    struct iovec *iov;   /* [0] the header, then the Ethernet frame */
+    uint32_t iov_count;
+    uint32_t length;     /* bytes of the Ethernet frame, without the header */
+};
+
+/* How a transmitted frame fared. */
+enum vw_port_result {
+    VW_PORT_SENT,
+    VW_PORT_REFUSED,  /* the port does not take such a frame (for a TAP: EINVAL) */
+    VW_PORT_DOWN,     /* the interface is down */
+    VW_PORT_GONE,     /* the interface was deleted */
+    VW_PORT_FAILED,   /* anything else */
+    VW_PORT_RESULT_COUNT,
+};
+
+/* What to wait for before calling a queue again. */
+struct vw_port_wait {
+    int fd;          /* to be polled, or -1 */
+    uint32_t events; /* EPOLLIN and/or EPOLLOUT; 0: only errors */
+    int timeout_ms;  /* call again after this time at the latest; -1: no need to */
+};
+
+struct vw_port;
+struct vw_port_queue;
+
+struct vw_port_ops {
+    const char *name;
+
+    void (*close)(struct vw_port *port);
+
+    /*
+     * The receive offloads that the guest accepted, as virtio-net GUEST_* feature bits. Returns
+     * those of them that the port will make use of, or -errno.
+     */
+    int64_t (*set_guest_offloads)(struct vw_port *port, uint64_t features);
+
+    /* Frames are to come on the first `count` queues only. Returns 0 or -errno. */
+    int (*set_active_queues)(struct vw_port *port, unsigned count);
+
+    /* The rest is for the worker of the queue. */
+    uint32_t (*transmit)(struct vw_port_queue *queue, struct vw_frame *frames, uint32_t count);
+    uint32_t (*complete)(struct vw_port_queue *queue, enum vw_port_result *results, uint32_t max);
+    uint32_t (*receive)(struct vw_port_queue *queue, struct vw_frame *frames, uint32_t max);
+    void (*release)(struct vw_port_queue *queue, uint32_t count);
+
+    /* Fills `wait`: `receive` says that the device has room, `transmit` that it has frames left
+     * which the port did not take. */
+    void (*want)(struct vw_port_queue *queue, bool receive, bool transmit,
+                 struct vw_port_wait *wait);
+
+    /* Lets no transmitted frame be in flight any more; they are then all complete. */
+    void (*drain)(struct vw_port_queue *queue);
+};
+
+struct vw_port_queue {
+    struct vw_port *port;
+    unsigned index;
+};
+
+/* The part of a port that every kind has. `queues` points to its `queue_count` queue objects. */
+struct vw_port {
+    const struct vw_port_ops *ops;
+    const struct vw_log *log;
+    unsigned queue_count;
+    struct vw_port_queue **queues;
+
+    /* What the port is able to do, in virtio-net feature bits: CSUM, HOST_TSO4, HOST_TSO6,
+     * HOST_ECN, HOST_USO for frames given to it; GUEST_* for frames that it lends. */
+    uint64_t features;
+    unsigned mtu;               /* 0: the port has no opinion */
+
+    /* For changes of link state: a descriptor to poll for reading (or -1), and what to call then.
+     * Both belong to the control thread. link_changed returns true if link_up changed. */
+    int link_fd;
+    bool (*link_changed)(struct vw_port *port);
+    bool link_up;
+    char description[64];       /* for people: "tap vw0" */
+};
+
+/*
+ * Opens a port from its description on the command line, such as
+ * "tap,name=vw0,queues=2,mtu=1500,offload=on", "null" or "loop". `queues` is the device's number
+ * of queue pairs, or 0 for as many as the description asks for. On failure returns -errno, and
+ * `error` holds one sentence that says what was wrong and what to do.
+ */
+int vw_port_open(const char *description, unsigned queues, const struct vw_log *log,
+                 struct vw_port **port, char *error, unsigned error_size);
+
+#endif

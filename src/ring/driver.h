@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The driver half of a ring: makes buffers available, reaps them when the device has used them.
+ *
+ * Theory of operation
+ * -------------------
+ * All state that matters is private: the ring memory is written, and of what the device writes
+ * only the used entries are read, each checked against the private record of what is in flight.
+ * Nothing that was published is ever read back.
+ *
+ *   add ........ one buffer of readable and then writable segments; not visible yet
+ *   publish .... makes everything added visible, answers whether the device wants a kick
+ *   reap ....... takes used buffers back, with the token given to add and the length written
+ *   calls ...... disable / enable_prepare + poll / enable / enable_delayed, with the race rule:
+ *                write the event word, full barrier, look again
+ *
+ * Units differ between the formats where the specification does: free slots are ring entries; a
+ * chain takes one entry if it goes through an indirect table and as many as it has segments if
+ * not.
+ */
+#ifndef VW_RING_DRIVER_H
+#define VW_RING_DRIVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ring/ring.h"
+
+/* A run of bytes at an address as the *device* knows it. */
+struct vw_segment {
+    uint64_t address;
+    uint32_t length;
+};
+
+/* A buffer that came back. */
+struct vw_completion {
+    void *token;     /* as given to add */
+    uint32_t length; /* bytes that the device says it wrote; never more than were offered */
+};
+
+/*
+ * Memory for indirect tables, one per ring entry, used if the feature was negotiated and a chain
+ * has more than one segment and at most `segments` of them. Without it (memory NULL) all chains
+ * are direct.
+ */
+struct vw_indirect_tables {
+    void *memory;      /* size * segments * 16 bytes, aligned to 16, mapped by the device */
+    uint64_t address;  /* of `memory`, as the device knows it */
+    uint32_t segments; /* entries in each table */
+};
+
+struct vw_driver_ring;
+
+struct vw_driver_ring_ops {
+    int (*add)(struct vw_driver_ring *ring, const struct vw_segment *segments, uint32_t readable,
+               uint32_t writable, void *token);
+    bool (*publish)(struct vw_driver_ring *ring);
+    uint32_t (*reap)(struct vw_driver_ring *ring, struct vw_completion *completions, uint32_t max);
+    void (*disable_calls)(struct vw_driver_ring *ring);
+    uint32_t (*enable_calls_prepare)(struct vw_driver_ring *ring);
+    bool (*poll)(struct vw_driver_ring *ring, uint32_t position);
+    bool (*enable_calls_delayed)(struct vw_driver_ring *ring);
+    void *(*detach)(struct vw_driver_ring *ring);
+};
+
+/* Private record of a ring entry (split: by descriptor index; packed: by buffer id). */
+struct vw_driver_entry {
+    void *token;
+    uint32_t writable_length;
+    uint16_t slots;     /* ring entries of the chain that starts here; 0: not in flight */
+    uint16_t next;      /* list of free entries; in flight, the next of a split chain */
+};
+
+/* Private to ring/. Declared here only so that the caller can place it where it wants. */
+struct vw_driver_ring {
+    const struct vw_driver_ring_ops *ops;
+    struct vw_ring_config config;
+    struct vw_indirect_tables indirect;
+    struct vw_driver_entry *entries;
+    uint16_t *order;          /* IN_ORDER: ids in the order made available, a ring of `size` */
+    enum vw_ring_error error;
+    bool event_index, in_order, calls_enabled;
+
+    uint32_t free;            /* ring entries free */
+    uint16_t free_head;       /* first free entry (split: descriptor; packed: id) */
+    uint16_t next_available;  /* split: free-running index; packed: position */
+    uint16_t next_used;
+    bool available_wrap;
+    bool used_wrap;
+    uint16_t published;       /* split: available index as last stored */
+    uint16_t head_position;   /* packed: first unpublished position, and its flags */
+    uint16_t head_flags;
+    uint32_t added;           /* since the last kick decision: split buffers, packed descriptors */
+    uint32_t unpublished;     /* ring entries added and not yet visible */
+    uint16_t order_head, order_tail;
+    uint32_t in_flight;       /* buffers made available and not reaped */
+};
+
+/* Bytes of private memory that a ring of this size needs; aligned to 16. */
+size_t vw_driver_ring_state_size(uint32_t size);
+
+/*
+ * Sets a ring up and initialises the shared areas, which the device must not be using. `state` is
+ * private memory of vw_driver_ring_state_size bytes that outlives the ring. `indirect` may be NULL.
+ * Returns 0 or -EINVAL.
+ */
+int vw_driver_ring_init(struct vw_driver_ring *ring, const struct vw_ring_config *config,
+                        void *state, const struct vw_indirect_tables *indirect);
+
+/*
+ * Adds one buffer: `readable` segments for the device to read, then `writable` segments for it to
+ * write. Returns 0, -ENOSPC if the ring is too full, -EINVAL for no segments or too many, -EIO on
+ * a broken ring. Nothing is visible to the device before publish.
+ */
+static inline int vw_driver_ring_add(struct vw_driver_ring *ring,
+                                     const struct vw_segment *segments, uint32_t readable,
+                                     uint32_t writable, void *token)
+{
+    return ring->ops->add(ring, segments, readable, writable, token);
+}
+
+/* Makes all added buffers visible. Returns true if the device wants a kick for them. */
+static inline bool vw_driver_ring_publish(struct vw_driver_ring *ring)
+{
+    return ring->ops->publish(ring);
+}
+
+/* Takes up to `max` used buffers. A device's lie breaks the ring (ring->error). */
+static inline uint32_t vw_driver_ring_reap(struct vw_driver_ring *ring,
+                                           struct vw_completion *completions, uint32_t max)
+{
+    return ring->ops->reap(ring, completions, max);
+}
+
+/* Asks for no calls. A hint: a split ring with EVENT_IDX may still call once in 65536 entries. */
+static inline void vw_driver_ring_disable_calls(struct vw_driver_ring *ring)
+{
+    ring->ops->disable_calls(ring);
+}
+
+/*
+ * Arms a call for the next used buffer; the position returned is for vw_driver_ring_poll, which
+ * answers, after a full barrier, whether a buffer was used since. A caller that sleeps must poll
+ * between arming and sleeping.
+ */
+static inline uint32_t vw_driver_ring_enable_calls_prepare(struct vw_driver_ring *ring)
+{
+    return ring->ops->enable_calls_prepare(ring);
+}
+
+static inline bool vw_driver_ring_poll(struct vw_driver_ring *ring, uint32_t position)
+{
+    return ring->ops->poll(ring, position);
+}
+
+/* Arms and looks again. True: armed, nothing to reap. False: there is something to reap. */
+static inline bool vw_driver_ring_enable_calls(struct vw_driver_ring *ring)
+{
+    return !vw_driver_ring_poll(ring, vw_driver_ring_enable_calls_prepare(ring));
+}
+
+/*
+ * Arms a call for when three quarters of what is in flight is used. Returns false if the caller
+ * should reap now instead. The formats differ: split says false only if more than three quarters
+ * are used already; packed says false as soon as the very next descriptor is used. True on a
+ * broken ring, so that reap/arm loops end.
+ */
+static inline bool vw_driver_ring_enable_calls_delayed(struct vw_driver_ring *ring)
+{
+    return ring->ops->enable_calls_delayed(ring);
+}
+
+/* After the device was stopped: takes one buffer that never came back, or NULL when none is left. */
+static inline void *vw_driver_ring_detach(struct vw_driver_ring *ring)
+{
+    return ring->ops->detach(ring);
+}
+
+#endif
