@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""
+What a peer test imports. A test file is
+
+    from harness import *
+
+    def case():
+        "what the case shows, in one line"
+        namespace = NetNs()
+        device = VirtwireDevice(namespace, "--queue-pairs", "2", port="tap,name=vw0")
+        namespace.configure("vw0", "10.9.0.1/24")
+        check(device.statistics()["..."] == 0, "...")
+
+    run_tests(case)
+
+and runs in namespaces of its own (lab/box.py). The environment says where things are:
+VIRTWIRE (the program), VIRTWIRE_BUILD (the build tree; logs go to its peer-logs/), VIRTWIRE_CACHE
+(guest images), VIRTWIRE_ONLY (run only the cases whose name contains this).
+"""
+import sys
+
+sys.dont_write_bytecode = True  # nothing is written into the source tree
+
+from lab.box import NetNs  # noqa: E402
+from lab.device import VirtwireDevice  # noqa: E402
+from lab.process import PATIENCE, RESOURCES, Failure, Process, run, wait_for  # noqa: E402
+from lab.report import (BUILD, CACHE, VIRTWIRE, check, check_equal, log_folder,  # noqa: E402
+                        private_folder, run_tests)
+
+__all__ = ["BUILD", "CACHE", "VIRTWIRE", "PATIENCE", "RESOURCES", "Failure", "NetNs", "Process",
+           "VirtwireDevice", "check", "check_equal", "log_folder", "private_folder", "run",
+           "run_tests", "wait_for"]
