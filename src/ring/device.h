@@ -80,9 +80,8 @@ struct vw_device_ring {
     struct vw_ring_config config;
     enum vw_ring_error error;
     bool event_index, in_order, indirect;
-    bool armed;            /* shadow of what we told the driver about kicks */
-    bool signalled_valid;  /* is there a position of the last call decision? */
-    uint16_t signalled;    /* split: used index; packed: descriptors since the last decision */
+    bool armed;   /* shadow of what we told the driver about kicks */
+    bool decided; /* was there a call decision since set-up? The first one always calls */
 
     /* Free-running in a split ring; in a packed ring a position below the size and its wrap bit. */
     uint16_t next_available;
@@ -90,11 +89,15 @@ struct vw_device_ring {
     bool available_wrap;
     bool used_wrap;
 
+    /* In chains for a split ring, in ring entries for a packed one. */
+    uint32_t out;        /* fetched, and not yet published as used; never more than the size */
+    uint32_t given_back; /* fetched once and given back: what arm does not ask about */
+
     uint16_t available_seen; /* split: the available index as last read */
-    uint16_t used_published; /* split: the used index as last stored; packed: batch's first slot */
-    uint16_t batch_flags;    /* packed: flags of the batch's first slot, stored at publish */
-    uint16_t batch_slots;    /* packed: ring entries passed since the last publish, 0 for none */
-    uint32_t batch_total;
+    uint16_t used_published; /* split: the used index as last stored */
+    uint16_t batch_position; /* packed: where the unpublished batch begins, and the flags that */
+    uint16_t batch_flags;    /*         publish stores there last */
+    uint32_t batch_slots;    /* packed: ring entries of the batch, 0 for none */
 };
 
 /*
@@ -141,23 +144,27 @@ static inline void vw_device_ring_give_back(struct vw_device_ring *ring,
     ring->ops->give_back(ring, chains, count);
 }
 
-/* Writes chains to the used side, with chain->written bytes each; the driver does not see them. */
+/*
+ * Writes chains to the used side, with chain->written bytes each; the driver does not see them.
+ * Chains that were fetched before a ring broke may still be used and published.
+ */
 static inline void vw_device_ring_use(struct vw_device_ring *ring, const struct vw_chain *chains,
                                       uint32_t count)
 {
     ring->ops->use(ring, chains, count);
 }
 
-/* Makes all used chains visible. Returns true if the driver is to be called. */
+/* Makes all used chains visible. Returns true if the driver is to be called; false if broken. */
 static inline bool vw_device_ring_publish(struct vw_device_ring *ring)
 {
     return ring->ops->publish(ring);
 }
 
 /*
- * Asks the driver for a kick with its next available chain. Returns true if the ring is empty, so
- * that the caller may sleep; false if there is work already, which the caller must do (or know
- * that it cannot do yet) first.
+ * Asks the driver for a kick with the next chain that we have not had yet. Returns true if there
+ * is none so far, so that the caller may sleep; false if there is work already. Chains that are
+ * out, and chains that were given back, do not count: a caller that waits for more buffers than
+ * there are may keep or give back what it has, arm, and sleep. True on a broken ring.
  */
 static inline bool vw_device_ring_arm(struct vw_device_ring *ring)
 {

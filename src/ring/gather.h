@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Private to ring/: the device half turns the descriptors of one chain into pieces of local memory.
+ *
+ * Theory of operation
+ * -------------------
+ * A chain is gathered into the caller's pool. Every descriptor costs one of a budget that starts
+ * as the ring's size, entries of an indirect table included (2.7.5.3.1), so that no loop of
+ * descriptors lasts. The results are 0, a positive vw_ring_error, or -ENOBUFS where the pool is
+ * full, which breaks nothing: the chain is taken again later.
+ */
+#ifndef VW_RING_GATHER_H
+#define VW_RING_GATHER_H
+
+#include "ring/descriptor.h"
+#include "ring/device.h"
+
+struct vw_gather {
+    const struct vw_memory *memory;
+    unsigned hint;
+    struct iovec *iov; /* where the next piece goes */
+    uint32_t room;     /* pieces that still fit */
+    uint32_t budget;   /* descriptors that the chain may still have */
+    uint64_t readable_length;
+    uint64_t writable_length;
+    uint32_t readable_count;
+    uint32_t writable_count;
+    bool writable_seen;
+};
+
+/* Begins a chain in the pool. False: not even its headroom fits. */
+static VW_ALWAYS_INLINE bool vw_gather_begin(struct vw_gather *gather,
+                                             const struct vw_device_ring *ring,
+                                             const struct vw_iov_pool *pool, uint32_t budget)
+{
+    uint32_t room = pool->capacity - pool->used;
+
+    if (vw_unlikely(room < pool->headroom))
+        return false;
+    *gather = (struct vw_gather){.memory = ring->memory,
+                                 .hint = ring->memory_hint,
+                                 .iov = pool->iov + pool->used + pool->headroom,
+                                 .room = room - pool->headroom,
+                                 .budget = budget};
+    return true;
+}
+
+/* Takes the bytes of one descriptor. A length of 0 is legal and yields no piece. */
+static VW_ALWAYS_INLINE int vw_gather_add(struct vw_gather *gather, uint64_t address,
+                                          uint32_t length, bool writable)
+{
+    if (vw_unlikely(gather->budget == 0))
+        return VW_RING_LOOP;
+    gather->budget--;
+    if (writable)
+        gather->writable_seen = true;
+    else if (vw_unlikely(gather->writable_seen))
+        return VW_RING_BAD_ORDER; /* 2.7.4.2 */
+    if (length == 0)
+        return 0;
+    if (vw_unlikely(gather->readable_length + gather->writable_length + length > UINT32_MAX))
+        return VW_RING_TOO_LONG; /* 2.7.5.2 */
+    int pieces = vw_memory_translate(gather->memory, address, length, gather->iov, gather->room,
+                                     &gather->hint);
+    if (vw_unlikely(pieces < 0))
+        return pieces == -ENOBUFS ? -ENOBUFS : VW_RING_BAD_ADDRESS;
+    gather->iov += pieces;
+    gather->room -= (uint32_t)pieces;
+    if (writable) {
+        gather->writable_count += (uint32_t)pieces;
+        gather->writable_length += length;
+    } else {
+        gather->readable_count += (uint32_t)pieces;
+        gather->readable_length += length;
+    }
+    return 0;
+}
+
+/* Takes the entries of an indirect table (split 2.7.5.3, packed 2.8.7). */
+int vw_gather_split_table(struct vw_gather *gather, uint64_t address, uint32_t length,
+                          uint32_t ring_size);
+int vw_gather_packed_table(struct vw_gather *gather, uint64_t address, uint32_t length,
+                           uint32_t ring_size);
+
+/* The chain is complete: fills what does not depend on the format, and keeps the pieces. */
+static VW_ALWAYS_INLINE void vw_gather_end(const struct vw_gather *gather,
+                                           struct vw_device_ring *ring, struct vw_chain *chain,
+                                           struct vw_iov_pool *pool)
+{
+    chain->iov = pool->iov + pool->used + pool->headroom;
+    chain->readable_count = gather->readable_count;
+    chain->writable_count = gather->writable_count;
+    chain->readable_length = (uint32_t)gather->readable_length;
+    chain->writable_length = (uint32_t)gather->writable_length;
+    chain->written = 0;
+    pool->used += pool->headroom + gather->readable_count + gather->writable_count;
+    ring->memory_hint = gather->hint;
+}
+
+/* A chain could not be taken: breaks the ring, unless a pool with other chains in it is just full.
+ */
+static inline void vw_gather_failed(struct vw_device_ring *ring, int result,
+                                    const struct vw_iov_pool *pool)
+{
+    if (result > 0)
+        ring->error = (enum vw_ring_error)result;
+    else if (pool->used == 0)
+        ring->error = VW_RING_TOO_LONG;
+}
+
+#endif

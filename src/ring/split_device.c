@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The device half of a split ring (virtio 1.x, section 2.7).
+ *
+ * Theory of operation
+ * -------------------
+ * The driver owns the descriptor table and the available ring; we own the used ring. Indices run
+ * freely modulo 65536, and the slot is the index masked by the size, a power of two.
+ *
+ * Barriers, by name:
+ *   [available]  the driver releases available.idx; we acquire it in fetch, and then read ring
+ *                slots, descriptors and payload
+ *   [used]       we release used.idx in publish; the driver acquires it, and then reads used
+ *                entries and payload
+ *   [call]       full: used.idx stored, then the driver's event word or flags read. Pairs with the
+ *                driver's full barrier between arming calls and looking at used.idx
+ *   [kick]       full: event word or flags stored in arm, then available.idx read. Pairs with the
+ *                driver's full barrier between storing available.idx and deciding about a kick
+ */
+#include <linux/virtio_config.h>
+
+#include "ring/formats.h"
+#include "ring/gather.h"
+#include "ring/notify.h"
+
+static VW_ALWAYS_INLINE struct vring_avail *available_ring(const struct vw_device_ring *ring)
+{
+    return ring->config.driver_area;
+}
+
+static VW_ALWAYS_INLINE struct vring_used *used_ring(const struct vw_device_ring *ring)
+{
+    return ring->config.device_area;
+}
+
+/* The event words lie behind the other side's entries: used_event in the driver's ring (2.7.6),
+ * avail_event in ours (2.7.8). */
+static VW_ALWAYS_INLINE uint16_t *used_event(const struct vw_device_ring *ring)
+{
+    return &available_ring(ring)->ring[ring->config.size];
+}
+
+static VW_ALWAYS_INLINE uint16_t *available_event(const struct vw_device_ring *ring)
+{
+    return (uint16_t *)(void *)&used_ring(ring)->ring[ring->config.size];
+}
+
+/*
+ * How many chains there are to fetch. Reads the available index only when the one read before is
+ * used up. What is out and what is available can not be more than the ring holds.
+ */
+static VW_ALWAYS_INLINE uint32_t count_available(struct vw_device_ring *ring)
+{
+    uint16_t available = (uint16_t)(ring->available_seen - ring->next_available);
+
+    if (available != 0)
+        return available;
+    uint16_t seen = vw_acquire_le16(&available_ring(ring)->idx); /* [available] */
+    available = (uint16_t)(seen - ring->next_available);
+    if (vw_unlikely(available + ring->out > ring->config.size)) {
+        ring->error = VW_RING_BAD_AVAILABLE_INDEX;
+        return 0;
+    }
+    ring->available_seen = seen;
+    return available;
+}
+
+/* All heads of a batch first, so that the descriptors are on their way when we come to them. */
+static VW_ALWAYS_INLINE void read_heads(const struct vw_device_ring *ring, struct vw_chain *chains,
+                                        uint32_t count)
+{
+    const struct vring_desc *table = ring->config.descriptor_area;
+    const struct vring_avail *available = available_ring(ring);
+    uint32_t mask = ring->config.size - 1;
+
+    for (uint32_t i = 0; i < count; i++) {
+        chains[i].id = vw_load_le16(&available->ring[(ring->next_available + i) & mask]);
+        __builtin_prefetch(&table[chains[i].id & mask]);
+    }
+}
+
+/* Follows the chain whose head is chain->id: direct descriptors, of which the last one may refer
+ * to a table (2.7.5.3.2). */
+static VW_ALWAYS_INLINE int gather_chain(const struct vw_device_ring *ring,
+                                         const struct vw_chain *chain, struct vw_gather *gather)
+{
+    const struct vring_desc *table = ring->config.descriptor_area;
+    uint32_t size = ring->config.size;
+    uint32_t index = chain->id;
+
+    for (;;) {
+        if (vw_unlikely(index >= size))
+            return VW_RING_BAD_HEAD;
+        struct vw_descriptor descriptor = vw_descriptor_copy(&table[index], false);
+        if (descriptor.flags & VRING_DESC_F_INDIRECT) {
+            if (vw_unlikely(!ring->indirect))
+                return VW_RING_UNNEGOTIATED;
+            if (vw_unlikely(descriptor.flags & VRING_DESC_F_NEXT))
+                return VW_RING_NESTED_INDIRECT;
+            return vw_gather_split_table(gather, descriptor.address, descriptor.length, size);
+        }
+        int result = vw_gather_add(gather, descriptor.address, descriptor.length,
+                                   (descriptor.flags & VRING_DESC_F_WRITE) != 0);
+        if (vw_unlikely(result != 0))
+            return result;
+        if (!(descriptor.flags & VRING_DESC_F_NEXT))
+            return 0;
+        index = descriptor.other;
+    }
+}
+
+static uint32_t split_fetch(struct vw_device_ring *ring, struct vw_chain *chains, uint32_t max,
+                            struct vw_iov_pool *pool)
+{
+    struct vw_gather gather;
+    uint32_t done = 0;
+
+    if (vw_unlikely(ring->error != VW_RING_OK))
+        return 0;
+    uint32_t count = count_available(ring);
+    if (count > max)
+        count = max;
+    read_heads(ring, chains, count);
+    for (; done < count; done++) {
+        int result = -ENOBUFS;
+
+        if (vw_likely(vw_gather_begin(&gather, ring, pool, ring->config.size)))
+            result = gather_chain(ring, &chains[done], &gather);
+        if (vw_unlikely(result != 0)) {
+            vw_gather_failed(ring, result, pool);
+            break;
+        }
+        vw_gather_end(&gather, ring, &chains[done], pool);
+        chains[done].slots = 1;
+    }
+    ring->next_available = (uint16_t)(ring->next_available + done);
+    ring->out += done;
+    ring->given_back -= done < ring->given_back ? done : ring->given_back;
+    return done;
+}
+
+static void split_give_back(struct vw_device_ring *ring, const struct vw_chain *chains,
+                            uint32_t count)
+{
+    (void)chains;
+    ring->next_available = (uint16_t)(ring->next_available - count);
+    ring->out -= count;
+    ring->given_back += count;
+}
+
+/* `passed` entries of the used ring are taken; only the first is written (2.7.9). */
+static VW_ALWAYS_INLINE void put_used(struct vw_device_ring *ring, uint16_t id, uint32_t written,
+                                      uint32_t passed)
+{
+    struct vring_used_elem *entry =
+        &used_ring(ring)->ring[ring->next_used & (ring->config.size - 1)];
+
+    vw_store_le32(&entry->id, id);
+    vw_store_le32(&entry->len, written);
+    ring->next_used = (uint16_t)(ring->next_used + passed);
+}
+
+static VW_ALWAYS_INLINE void use_body(struct vw_device_ring *ring, const struct vw_chain *chains,
+                                      uint32_t count, bool in_order)
+{
+    for (uint32_t i = 0, first; i < count; i++) {
+        first = i;
+        /* Only what has nothing to write may be skipped: its length can not be lost. */
+        while (in_order && i + 1 < count && chains[i].writable_length == 0 &&
+               chains[i + 1].writable_length == 0)
+            i++;
+        put_used(ring, chains[i].id, chains[i].written, i - first + 1);
+    }
+}
+
+static void split_use(struct vw_device_ring *ring, const struct vw_chain *chains, uint32_t count)
+{
+    use_body(ring, chains, count, false);
+}
+
+static void split_use_in_order(struct vw_device_ring *ring, const struct vw_chain *chains,
+                               uint32_t count)
+{
+    use_body(ring, chains, count, true);
+}
+
+static VW_ALWAYS_INLINE bool publish_body(struct vw_device_ring *ring, bool event_index)
+{
+    uint16_t old = ring->used_published, new = ring->next_used;
+    uint32_t passed = (uint16_t)(new - old);
+
+    if (passed == 0)
+        return false;
+    vw_release_le16(&used_ring(ring)->idx, new); /* [used] */
+    ring->used_published = new;
+    ring->out -= passed < ring->out ? passed : ring->out;
+    vw_full_barrier(); /* [call] */
+    if (vw_unlikely(ring->error != VW_RING_OK))
+        return false;
+    if (vw_unlikely(!ring->decided)) {
+        ring->decided = true; /* we can not know what the driver last saw of our predecessor */
+        return true;
+    }
+    if (event_index)
+        return vw_need_event(vw_load_le16(used_event(ring)), new, old);
+    return !(vw_load_le16(&available_ring(ring)->flags) & VRING_AVAIL_F_NO_INTERRUPT);
+}
+
+static bool split_publish(struct vw_device_ring *ring)
+{
+    return publish_body(ring, false);
+}
+
+static bool split_publish_event(struct vw_device_ring *ring)
+{
+    return publish_body(ring, true);
+}
+
+static VW_ALWAYS_INLINE bool arm_body(struct vw_device_ring *ring, bool event_index)
+{
+    uint16_t place = (uint16_t)(ring->next_available + ring->given_back);
+
+    if (vw_unlikely(ring->error != VW_RING_OK))
+        return true;
+    if (event_index)
+        vw_store_le16(available_event(ring), place);
+    else if (!ring->armed)
+        vw_store_le16(&used_ring(ring)->flags, 0);
+    ring->armed = true;
+    vw_full_barrier(); /* [kick] */
+    return vw_load_le16(&available_ring(ring)->idx) == place;
+}
+
+static bool split_arm(struct vw_device_ring *ring)
+{
+    return arm_body(ring, false);
+}
+
+static bool split_arm_event(struct vw_device_ring *ring)
+{
+    return arm_body(ring, true);
+}
+
+static void split_disarm(struct vw_device_ring *ring)
+{
+    if (!ring->armed || ring->error != VW_RING_OK)
+        return;
+    vw_store_le16(&used_ring(ring)->flags, VRING_USED_F_NO_NOTIFY);
+    ring->armed = false;
+}
+
+/* With EVENT_IDX the flags stay 0 (2.7.10), and an event word that was passed asks for nothing. */
+static void split_disarm_event(struct vw_device_ring *ring)
+{
+    ring->armed = false;
+}
+
+static bool split_pending(struct vw_device_ring *ring)
+{
+    if (vw_unlikely(ring->error != VW_RING_OK))
+        return false;
+    return ring->available_seen != ring->next_available ||
+           vw_load_le16(&available_ring(ring)->idx) != ring->next_available;
+}
+
+static uint32_t split_base(const struct vw_device_ring *ring)
+{
+    return ring->next_available;
+}
+
+static int split_set_base(struct vw_device_ring *ring, uint32_t base)
+{
+    if (base > UINT16_MAX)
+        return -EINVAL;
+    ring->next_available = ring->available_seen = (uint16_t)base;
+    ring->next_used = ring->used_published = vw_load_le16(&used_ring(ring)->idx);
+    ring->out = ring->given_back = 0;
+    ring->decided = false;
+    /* Whoever served the ring before may have left kicks turned off. */
+    vw_store_le16(&used_ring(ring)->flags, 0);
+    ring->armed = true;
+    return 0;
+}
+
+#define OPS(use_function, publish_function, arm_function, disarm_function)                         \
+    {                                                                                              \
+        .fetch = split_fetch, .give_back = split_give_back, .use = use_function,                   \
+        .publish = publish_function, .arm = arm_function, .disarm = disarm_function,               \
+        .pending = split_pending, .base = split_base, .set_base = split_set_base,                  \
+    }
+
+const struct vw_device_ring_ops *vw_split_device_ops(bool in_order, bool event_index)
+{
+    static const struct vw_device_ring_ops ops[2][2] = {
+        {OPS(split_use, split_publish, split_arm, split_disarm),
+         OPS(split_use, split_publish_event, split_arm_event, split_disarm_event)},
+        {OPS(split_use_in_order, split_publish, split_arm, split_disarm),
+         OPS(split_use_in_order, split_publish_event, split_arm_event, split_disarm_event)},
+    };
+
+    return &ops[in_order][event_index];
+}
