@@ -31,12 +31,16 @@
 #include <sys/uio.h>
 
 #include "base/log.h"
+#include "base/shared.h"
 
 /* Bytes of the header in iov[0] of each frame. */
 #define VW_PORT_HEADER 12
 
 /* The longest Ethernet frame that any port carries: 14 + 40 of IPv6 + 65535, and a VLAN tag. */
 #define VW_PORT_MAX_FRAME (14 + 4 + 40 + 65535)
+
+/* Queues of one port at most: what a TAP can have. */
+#define VW_PORT_MAX_QUEUES 256
 
 /* Frames in one batch: 64 frames a system call reach 93 % of what 128 do (host-cost table in
  * docs/performance.md: 242 ns a frame against 231), and fit the second-level cache. */
@@ -58,15 +62,44 @@ enum vw_port_result {
     VW_PORT_RESULT_COUNT,
 };
 
-/* What to wait for before calling a queue again. */
+/*
+ * What to wait for before calling a queue again. With fd -1 the queue's descriptor is not to be
+ * polled at all, not even for errors: a deleted interface would report one for ever.
+ */
 struct vw_port_wait {
-    int fd;          /* to be polled, or -1 */
-    uint32_t events; /* EPOLLIN and/or EPOLLOUT; 0: only errors */
-    int timeout_ms;  /* call again after this time at the latest; -1: no need to */
+    int fd;          /* to be polled level-triggered, or -1 */
+    uint32_t events; /* EPOLLIN and/or EPOLLOUT; after any event call what was asked about */
+    int timeout_ms;  /* call again after this time at the latest; 0: at once; -1: no need to */
+};
+
+/* What a queue counts: written by its worker, read by anyone, each with one relaxed store. */
+#define VW_PORT_COUNTERS(X)                                                                        \
+    X(transmit_sent)       /* frames that the port took */                                         \
+    X(transmit_refused)    /* VW_PORT_REFUSED: the port does not take such a frame */              \
+    X(transmit_down)       /* VW_PORT_DOWN */                                                      \
+    X(transmit_gone)       /* VW_PORT_GONE */                                                      \
+    X(transmit_failed)     /* VW_PORT_FAILED */                                                    \
+    X(transmit_full)       /* times that the port had no room; the frame stayed with the device */ \
+    X(transmit_no_memory)  /* times that the host had no memory; the frame stayed likewise */      \
+    X(transmit_linearised) /* frames in more pieces than one system call takes, copied first */    \
+    X(receive_frames)      /* frames lent to the device */                                         \
+    X(receive_short)       /* dropped: shorter than the two headers */                             \
+    X(receive_clipped)     /* dropped: longer than the buffer */                                   \
+    X(receive_failed)      /* lost: the host refused to hand the frame over */
+
+struct vw_port_counters {
+#define VW_PORT_COUNTER_FIELD(name) uint64_t name;
+    VW_PORT_COUNTERS(VW_PORT_COUNTER_FIELD)
+#undef VW_PORT_COUNTER_FIELD
 };
 
 struct vw_port;
 struct vw_port_queue;
+
+static inline void vw_port_count(uint64_t *counter)
+{
+    vw_shared_store(counter, vw_shared_load(counter) + 1);
+}
 
 struct vw_port_ops {
     const char *name;
@@ -79,17 +112,26 @@ struct vw_port_ops {
      */
     int64_t (*set_guest_offloads)(struct vw_port *port, uint64_t features);
 
-    /* Frames are to come on the first `count` queues only. Returns 0 or -errno. */
+    /*
+     * Frames are to come on the first `count` queues only, 1 to queue_count. Frames that wait
+     * in the others are lost. Returns 0 or -errno. After the opening all queues are active.
+     */
     int (*set_active_queues)(struct vw_port *port, unsigned count);
 
     /* The rest is for the worker of the queue. */
+
+    /* Takes the first so many frames. A port keeps a bounded number of results: frames are only
+     * taken while there is room for theirs, so complete is to be called after each transmit. */
     uint32_t (*transmit)(struct vw_port_queue *queue, struct vw_frame *frames, uint32_t count);
     uint32_t (*complete)(struct vw_port_queue *queue, enum vw_port_result *results, uint32_t max);
     uint32_t (*receive)(struct vw_port_queue *queue, struct vw_frame *frames, uint32_t max);
     void (*release)(struct vw_port_queue *queue, uint32_t count);
 
-    /* Fills `wait`: `receive` says that the device has room, `transmit` that it has frames left
-     * which the port did not take. */
+    /*
+     * Fills `wait`: `receive` says that the device has room, `transmit` that it has frames left
+     * which the port did not take. A loop has no descriptor: its transmit goes on after the
+     * device released frames, and the worker that released some tries again by itself.
+     */
     void (*want)(struct vw_port_queue *queue, bool receive, bool transmit,
                  struct vw_port_wait *wait);
 
@@ -100,6 +142,7 @@ struct vw_port_ops {
 struct vw_port_queue {
     struct vw_port *port;
     unsigned index;
+    struct vw_port_counters counters;
 };
 
 /* The part of a port that every kind has. `queues` points to its `queue_count` queue objects. */
@@ -109,8 +152,12 @@ struct vw_port {
     unsigned queue_count;
     struct vw_port_queue **queues;
 
-    /* What the port is able to do, in virtio-net feature bits: CSUM, HOST_TSO4, HOST_TSO6,
-     * HOST_ECN, HOST_USO for frames given to it; GUEST_* for frames that it lends. */
+    /*
+     * What the port is able to do, in virtio-net feature bits: CSUM, HOST_TSO4, HOST_TSO6,
+     * HOST_ECN, HOST_USO for frames given to it; GUEST_* for frames that it lends. The header of
+     * each lent frame is what counts: one that was queued before a change of offloads, and every
+     * frame of a loop, may use an offload that is now off.
+     */
     uint64_t features;
     unsigned mtu;               /* 0: the port has no opinion */
 
@@ -118,15 +165,27 @@ struct vw_port {
      * Both belong to the control thread. link_changed returns true if link_up changed. */
     int link_fd;
     bool (*link_changed)(struct vw_port *port);
-    bool link_up;
+    bool link_up;               /* the interface exists and is up, as far as we can see it */
     char description[64];       /* for people: "tap vw0" */
 };
 
 /*
- * Opens a port from its description on the command line, such as
- * "tap,name=vw0,queues=2,mtu=1500,offload=on", "null" or "loop". `queues` is the device's number
- * of queue pairs, or 0 for as many as the description asks for. On failure returns -errno, and
- * `error` holds one sentence that says what was wrong and what to do.
+ * Opens a port from its description on the command line. `queues` is the device's number of queue
+ * pairs, or 0 for as many as the description asks for. On failure returns -errno, and `error`
+ * holds one sentence that says what was wrong and what to do.
+ *
+ *   null ................. swallows every frame, yields none
+ *   loop ................. sends every frame back with its MAC addresses swapped
+ *   tap,name=vw0 ......... a TAP interface: an existing one is used, and keeps its state; one that
+ *                          does not exist is made and set up, and vanishes with the port. Without
+ *                          a name the kernel chooses the next free one of vw0, vw1, ...
+ *   tap,fd=5:6 ........... open TAP descriptors, one for each queue; after success they belong
+ *                          to the port
+ *
+ *   queues=N ............. for all; must agree with `queues`
+ *   mtu=N ................ for all; a TAP's interface is set to it
+ *   offload=on|off ....... for all; on unless told
+ *   sndbuf=BYTES ......... TAP: how much may be under way in the host before transmit has to wait
  */
 int vw_port_open(const char *description, unsigned queues, const struct vw_log *log,
                  struct vw_port **port, char *error, unsigned error_size);

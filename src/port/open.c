@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Port descriptions: the kind, then options in any order, in the syntax of getsubopt().
+ *
+ * Theory of operation
+ * -------------------
+ * An option is refused if it is unknown, not for this kind, given twice, empty or out of range:
+ * what a person typed is either done or told to be wrong, never passed over. The sentence names
+ * the option and what it may be.
+ */
+#include "port/port.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "port/kinds.h"
+
+/* A TAP with a name and 256 descriptors of six digits fits. */
+#define DESCRIPTION_MAX 2048
+
+enum option {
+    OPTION_NAME,
+    OPTION_FD,
+    OPTION_QUEUES,
+    OPTION_MTU,
+    OPTION_OFFLOAD,
+    OPTION_SNDBUF,
+    OPTION_COUNT,
+};
+
+/* getsubopt()'s type lacks the const, but it writes to none of them. */
+static char *const option_names[] = {
+    [OPTION_NAME] = (char *)"name",
+    [OPTION_FD] = (char *)"fd",
+    [OPTION_QUEUES] = (char *)"queues",
+    [OPTION_MTU] = (char *)"mtu",
+    [OPTION_OFFLOAD] = (char *)"offload",
+    [OPTION_SNDBUF] = (char *)"sndbuf",
+    [OPTION_COUNT] = NULL,
+};
+
+#define FOR_ALL (1U << OPTION_QUEUES | 1U << OPTION_MTU | 1U << OPTION_OFFLOAD)
+
+static const struct kind {
+    const char *name;
+    unsigned options; /* by number, as a mask */
+    int (*open)(const struct vw_port_options *options, const struct vw_log *log,
+                struct vw_port **port, const struct vw_port_error *error);
+} kinds[] = {
+    {"tap", FOR_ALL | 1U << OPTION_NAME | 1U << OPTION_FD | 1U << OPTION_SNDBUF, vw_port_tap_open},
+    {"loop", FOR_ALL, vw_port_loop_open},
+    {"null", FOR_ALL, vw_port_null_open},
+};
+
+int vw_port_fail(const struct vw_port_error *error, int result, const char *format, ...)
+{
+    va_list arguments;
+
+    if (error->text != NULL && error->size > 0) {
+        va_start(arguments, format);
+        vsnprintf(error->text, error->size, format, arguments);
+        va_end(arguments);
+    }
+    return result;
+}
+
+void *vw_port_allocate(size_t size)
+{
+    void *memory =
+        aligned_alloc(VW_CACHE_LINE, (size + VW_CACHE_LINE - 1) / VW_CACHE_LINE * VW_CACHE_LINE);
+
+    if (memory != NULL)
+        memset(memory, 0, size);
+    return memory;
+}
+
+char *vw_port_buffers_map(unsigned count)
+{
+    void *buffers = mmap(NULL, (size_t)count * VW_PORT_BUFFER_STRIDE, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    return buffers == MAP_FAILED ? NULL : buffers;
+}
+
+void vw_port_buffers_unmap(char *buffers, unsigned count)
+{
+    if (buffers != NULL)
+        munmap(buffers, (size_t)count * VW_PORT_BUFFER_STRIDE);
+}
+
+/* Decimal digits and nothing else, up to `end`'s terminator, from `low` to `high`. */
+static bool parse_number(const char *text, unsigned low, unsigned high, unsigned *number)
+{
+    uint64_t value = 0;
+
+    if (*text == '\0')
+        return false;
+    for (; *text != '\0'; text++) {
+        if (*text < '0' || *text > '9')
+            return false;
+        value = value * 10 + (unsigned)(*text - '0');
+        if (value > high)
+            return false;
+    }
+    *number = (unsigned)value;
+    return value >= low;
+}
+
+static int parse_range(const char *name, const char *text, unsigned low, unsigned high,
+                       unsigned *number, const struct vw_port_error *error)
+{
+    if (!parse_number(text, low, high, number))
+        return vw_port_fail(error, -EINVAL, "%s=%s: must be a number from %u to %u", name, text,
+                            low, high);
+    return 0;
+}
+
+/* "5" or "5:6:7", every descriptor once: two queues on one descriptor would share its frames. */
+static int parse_fds(char *text, struct vw_port_options *options, const struct vw_port_error *error)
+{
+    char *item;
+
+    options->fd_count = 0;
+    while ((item = strsep(&text, ":")) != NULL) {
+        unsigned fd;
+
+        if (!parse_number(item, 0, INT_MAX, &fd))
+            return vw_port_fail(error, -EINVAL,
+                                "fd=...%s: must be descriptor numbers such as "
+                                "fd=5 or fd=5:6",
+                                item);
+        for (unsigned i = 0; i < options->fd_count; i++) {
+            if (options->fds[i] == (int)fd)
+                return vw_port_fail(error, -EINVAL, "fd: descriptor %u is given twice", fd);
+        }
+        if (options->fd_count >= VW_PORT_MAX_QUEUES)
+            return vw_port_fail(error, -EINVAL, "fd: more than %d descriptors", VW_PORT_MAX_QUEUES);
+        options->fds[options->fd_count++] = (int)fd;
+    }
+    return 0;
+}
+
+static int parse_offload(const char *text, struct vw_port_options *options,
+                         const struct vw_port_error *error)
+{
+    options->offload = strcmp(text, "on") == 0;
+    if (!options->offload && strcmp(text, "off") != 0)
+        return vw_port_fail(error, -EINVAL, "offload=%s: must be on or off", text);
+    return 0;
+}
+
+static int parse_option(enum option option, char *value, struct vw_port_options *options,
+                        const struct vw_port_error *error)
+{
+    const char *name = option_names[option];
+
+    switch (option) {
+    case OPTION_NAME:
+        options->name = value;
+        return 0;
+    case OPTION_FD:
+        return parse_fds(value, options, error);
+    case OPTION_QUEUES:
+        return parse_range(name, value, 1, VW_PORT_MAX_QUEUES, &options->queues, error);
+    case OPTION_MTU: /* the range of the device's own field (virtio 1.3, section 5.1.4.1) */
+        return parse_range(name, value, 68, 65535, &options->mtu, error);
+    case OPTION_OFFLOAD:
+        return parse_offload(value, options, error);
+    case OPTION_SNDBUF:
+        return parse_range(name, value, 1, INT_MAX, &options->sndbuf, error);
+    case OPTION_COUNT:
+        break;
+    }
+    return -EINVAL;
+}
+
+static int parse_options(const struct kind *kind, char *text, struct vw_port_options *options,
+                         const struct vw_port_error *error)
+{
+    unsigned seen = 0;
+
+    while (*text != '\0') {
+        char *value;
+        int option = getsubopt(&text, option_names, &value);
+        int result;
+
+        if (option < 0)
+            return vw_port_fail(error, -EINVAL, "%s: unknown option '%s'", kind->name, value);
+        if ((kind->options & 1U << option) == 0)
+            return vw_port_fail(error, -EINVAL, "%s: option '%s' is not for this kind of port",
+                                kind->name, option_names[option]);
+        if ((seen & 1U << option) != 0)
+            return vw_port_fail(error, -EINVAL, "%s: option '%s' is given twice", kind->name,
+                                option_names[option]);
+        seen |= 1U << option;
+        if (value == NULL || *value == '\0')
+            return vw_port_fail(error, -EINVAL, "%s: option '%s' needs a value", kind->name,
+                                option_names[option]);
+        result = parse_option((enum option)option, value, options, error);
+        if (result < 0)
+            return result;
+    }
+    return 0;
+}
+
+/* The device, queues= and fd= each may say how many queues there are, and then must agree. */
+static int agree_on_queues(struct vw_port_options *options, unsigned queues,
+                           const struct vw_port_error *error)
+{
+    if (queues > VW_PORT_MAX_QUEUES)
+        return vw_port_fail(error, -EINVAL, "a port has at most %d queues, not %u",
+                            VW_PORT_MAX_QUEUES, queues);
+    if (queues != 0 && options->queues != 0 && queues != options->queues)
+        return vw_port_fail(error, -EINVAL,
+                            "the port has queues=%u, but the device has %u queue "
+                            "pairs: make them equal",
+                            options->queues, queues);
+    if (options->queues == 0)
+        options->queues = queues;
+    if (options->fd_count != 0 && options->queues != 0 && options->fd_count != options->queues)
+        return vw_port_fail(error, -EINVAL,
+                            "fd= gives %u descriptors for %u queues: give one for "
+                            "each queue",
+                            options->fd_count, options->queues);
+    if (options->queues == 0)
+        options->queues = options->fd_count != 0 ? options->fd_count : 1;
+    return 0;
+}
+
+static const struct kind *find_kind(const char *name)
+{
+    for (unsigned i = 0; i < VW_ARRAY_SIZE(kinds); i++) {
+        if (strcmp(name, kinds[i].name) == 0)
+            return &kinds[i];
+    }
+    return NULL;
+}
+
+int vw_port_open(const char *description, unsigned queues, const struct vw_log *log,
+                 struct vw_port **port, char *error_text, unsigned error_size)
+{
+    const struct vw_port_error error = {error_text, error_size};
+    struct vw_port_options options = {.offload = true};
+    char text[DESCRIPTION_MAX];
+    char *rest = text;
+    const struct kind *kind;
+    int result;
+
+    *port = NULL;
+    if (strlen(description) >= sizeof(text))
+        return vw_port_fail(&error, -EINVAL, "the port's description is too long");
+    strcpy(text, description);
+    const char *name = strsep(&rest, ",");
+    kind = find_kind(name);
+    if (kind == NULL)
+        return vw_port_fail(&error, -EINVAL, "unknown port '%s': must be tap, loop or null", name);
+    if (rest != NULL) {
+        result = parse_options(kind, rest, &options, &error);
+        if (result < 0)
+            return result;
+    }
+    result = agree_on_queues(&options, queues, &error);
+    if (result < 0)
+        return result;
+    return kind->open(&options, log, port, &error);
+}
