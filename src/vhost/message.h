@@ -283,17 +283,26 @@ enum vw_vu_verdict {
     VW_VU_FATAL,
 };
 
+/* What must have been negotiated before a request may be sent. */
+struct vw_vu_gate {
+    enum {
+        VW_VU_OPEN = 0,              /* nothing */
+        VW_VU_GATE_PROTOCOL,         /* protocol feature `bit` acknowledged */
+        VW_VU_GATE_OFFERED,          /* virtio feature `bit` offered */
+        VW_VU_GATE_ACKNOWLEDGED,     /* virtio feature `bit` acknowledged */
+        VW_VU_GATE_NEVER,            /* nothing that virtwire negotiates allows it */
+    } kind;
+    unsigned bit;
+};
+
 /* The row of a request. */
 struct vw_vu_request_info {
     const char *name; /* as in the specification: "SET_VRING_NUM" */
     uint16_t size_min, size_max;
     uint8_t fds_min, fds_max;
-    bool nofd_bit;            /* the NOFD bit of the u64 says that no descriptor comes */
-    bool essential;           /* a refusal that cannot be told to the peer is fatal */
-    bool never;               /* nothing that we could negotiate allows it */
-    int8_t protocol_feature;  /* must be acknowledged; -1: none */
-    int8_t offered_feature;   /* virtio feature that GET_FEATURES must have offered; -1: none */
-    int8_t feature;           /* virtio feature that SET_FEATURES must have acknowledged; -1 */
+    bool nofd_bit;  /* the NOFD bit of the u64 says that no descriptor comes */
+    bool essential; /* a refusal that cannot be told to the peer is fatal */
+    struct vw_vu_gate gates[2];
     enum vw_vu_reply_rule reply;
     uint16_t reply_min, reply_max; /* payload of its own reply */
     uint8_t reply_fds_max;
