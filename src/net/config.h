@@ -27,9 +27,9 @@
 #define VW_NET_HASH_TYPES 0x1ffu
 
 #define VW_NET_SPEED_UNKNOWN 0xffffffffu
+/* Not the reverse, as one paragraph of the specification has it. */
 #define VW_NET_DUPLEX_HALF 0
-#define VW_NET_DUPLEX_FULL 1 /* and not the reverse, as one paragraph of the specification has it  \
-                              */
+#define VW_NET_DUPLEX_FULL 1
 #define VW_NET_DUPLEX_UNKNOWN 0xff
 
 /* Section 5.1.4.1: the limits of what a device may offer as its MTU. */
@@ -58,8 +58,8 @@ void vw_net_config_read(const struct vw_net_config *config, uint32_t offset, uin
                         void *to);
 
 /*
- * A driver writes. Allowed is only the MAC address, wholly or in part, if VERSION_1 and
- * CTRL_MAC_ADDR are not negotiated; otherwise -EPERM, and nothing changes.
+ * A driver writes. Allowed is only the MAC address, wholly or in part, if neither VERSION_1 nor
+ * CTRL_MAC_ADDR was negotiated; otherwise -EPERM, and nothing changes.
  */
 int vw_net_config_write(struct vw_net_config *config, uint64_t features, uint32_t offset,
                         uint32_t size, const void *from);
@@ -67,9 +67,10 @@ int vw_net_config_write(struct vw_net_config *config, uint64_t features, uint32_
 /*
  * For a driver: takes what a device showed (`size` bytes from the space's start) with the
  * negotiated features. Fields that no feature makes valid get their defaults (link up, one pair,
- * no MTU: 0, speed and duplex unknown). Returns 0, -ENODATA if a field that a feature promises lies
- * behind `size`, or -EINVAL for values that no device may show: no or too many pairs, an MTU below
- * 68, a MAC address that is zero or a group's.
+ * no MTU: 0, speed and duplex unknown); an MTU below 68 counts as none, and a speed out of range as
+ * unknown. Returns 0, -ENODATA if a field that a feature promises lies behind `size`, or -EINVAL
+ * for values that no device may show: no or too many pairs, a MAC address that is zero or a
+ * group's. On failure `config` is unchanged.
  */
 int vw_net_config_parse(struct vw_net_config *config, uint64_t features, const void *wire,
                         uint32_t size);

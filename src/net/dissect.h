@@ -50,7 +50,6 @@ struct vw_net_packet {
     uint16_t destination;
     uint16_t home_source;        /* the home-address option's address, else as source */
     uint16_t routed_destination; /* the type 2 routing header's address, else as destination */
-    uint32_t ip_end; /* where the IP packet ends as it says itself: may be beyond the frame */
 
     enum vw_net_transport transport;
     uint8_t protocol; /* IP's number of the transport protocol, if transport is not NONE */

@@ -119,7 +119,15 @@ static inline bool vw_net_header_csum_unusual(const struct vw_net_header *header
 unsigned vw_net_header_work_for_guest(const struct vw_net_header *header, uint64_t features);
 unsigned vw_net_header_work_for_port(const struct vw_net_header *header, uint64_t features);
 
-/* To be called when the work is done: clears what no longer holds. */
+/* The checksum was completed: the header no longer asks for it. */
 void vw_net_header_checksum_done(struct vw_net_header *header);
+
+/*
+ * The last step before the header of a frame goes to a guest: clears what the guest did not accept
+ * and what no header of ours says (a port's leftovers), sets num_buffers to 1 (section 5.1.6.4.1
+ * wants it even without MRG_RXBUF) and the hash to none. `features` are the negotiated ones, with
+ * the GUEST_* bits as they are in force.
+ */
+void vw_net_header_finish_for_guest(struct vw_net_header *header, uint64_t features);
 
 #endif
