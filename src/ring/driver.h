@@ -61,15 +61,15 @@ struct vw_driver_ring_ops {
     uint32_t (*enable_calls_prepare)(struct vw_driver_ring *ring);
     bool (*poll)(struct vw_driver_ring *ring, uint32_t position);
     bool (*enable_calls_delayed)(struct vw_driver_ring *ring);
-    void *(*detach)(struct vw_driver_ring *ring);
 };
 
 /* Private record of a ring entry (split: by descriptor index; packed: by buffer id). */
 struct vw_driver_entry {
     void *token;
     uint32_t writable_length;
-    uint16_t slots;     /* ring entries of the chain that starts here; 0: not in flight */
-    uint16_t next;      /* list of free entries; in flight, the next of a split chain */
+    uint16_t slots; /* ring entries of the buffer that starts here; 0: none does */
+    uint16_t next;  /* the next free entry, and in flight the next of a split chain.
+                     * IN_ORDER needs neither: the buffer's number in the order of adding */
 };
 
 /* Private to ring/. Declared here only so that the caller can place it where it wants. */
@@ -78,24 +78,42 @@ struct vw_driver_ring {
     struct vw_ring_config config;
     struct vw_indirect_tables indirect;
     struct vw_driver_entry *entries;
-    uint16_t *order;          /* IN_ORDER: ids in the order made available, a ring of `size` */
     enum vw_ring_error error;
-    bool event_index, in_order, calls_enabled;
+    bool event_index, in_order;
+    bool calls_enabled; /* shadow of what we told the device */
 
-    uint32_t free;            /* ring entries free */
-    uint16_t free_head;       /* first free entry (split: descriptor; packed: id) */
-    uint16_t next_available;  /* split: free-running index; packed: position */
+    /* Buffers, numbered as they are added, modulo 65536. A split ring's indices are the same. */
+    uint16_t added;
+    uint16_t published; /* those before it are visible to the device */
+    uint16_t reaped;
+    uint16_t used_seen; /* split: the used index as last read */
+
+    uint32_t free;        /* ring entries; free + published_slots + unpublished = size */
+    uint32_t unpublished; /* of buffers added and not yet visible */
+    uint32_t published_slots;
+    uint16_t free_head; /* the first free entry (IN_ORDER, split: the next of the table) */
+
+    /* Packed: positions and their wrap counters. */
+    uint16_t next_available;
     uint16_t next_used;
     bool available_wrap;
     bool used_wrap;
-    uint16_t published;       /* split: available index as last stored */
-    uint16_t head_position;   /* packed: first unpublished position, and its flags */
+    uint16_t head_position; /* the first unpublished descriptor, and the flags that publish stores */
     uint16_t head_flags;
-    uint32_t added;           /* since the last kick decision: split buffers, packed descriptors */
-    uint32_t unpublished;     /* ring entries added and not yet visible */
-    uint16_t order_head, order_tail;
-    uint32_t in_flight;       /* buffers made available and not reaped */
+
+    /* IN_ORDER: the oldest buffer in flight, and what is left to hand out of a used batch. */
+    uint16_t oldest;
+    uint16_t batch_left;
+    uint32_t batch_length; /* written to the batch's last buffer */
+
+    uint32_t detached; /* entries that detach has been through */
 };
+
+/* Buffers that were added and did not come back. */
+static inline uint32_t vw_driver_ring_in_flight(const struct vw_driver_ring *ring)
+{
+    return (uint16_t)(ring->added - ring->reaped);
+}
 
 /* Bytes of private memory that a ring of this size needs; aligned to 16. */
 size_t vw_driver_ring_state_size(uint32_t size);
@@ -110,8 +128,9 @@ int vw_driver_ring_init(struct vw_driver_ring *ring, const struct vw_ring_config
 
 /*
  * Adds one buffer: `readable` segments for the device to read, then `writable` segments for it to
- * write. Returns 0, -ENOSPC if the ring is too full, -EINVAL for no segments or too many, -EIO on
- * a broken ring. Nothing is visible to the device before publish.
+ * write. Returns 0, -ENOSPC if the ring is too full, -EINVAL for no segments, for more than the
+ * ring's size, or for more than 2^32 - 1 bytes, -EIO on a broken ring. Nothing is visible to the
+ * device before publish. The token is not NULL.
  */
 static inline int vw_driver_ring_add(struct vw_driver_ring *ring,
                                      const struct vw_segment *segments, uint32_t readable,
@@ -120,13 +139,17 @@ static inline int vw_driver_ring_add(struct vw_driver_ring *ring,
     return ring->ops->add(ring, segments, readable, writable, token);
 }
 
-/* Makes all added buffers visible. Returns true if the device wants a kick for them. */
+/* Makes all added buffers visible. Returns true if the device wants a kick; false if broken. */
 static inline bool vw_driver_ring_publish(struct vw_driver_ring *ring)
 {
     return ring->ops->publish(ring);
 }
 
-/* Takes up to `max` used buffers. A device's lie breaks the ring (ring->error). */
+/*
+ * Takes up to `max` used buffers. A device's lie breaks the ring (ring->error); the buffers before
+ * it are still good. With IN_ORDER, a device that skips a buffer has used all of its writable
+ * bytes (2.7.9, 2.8.6), and that is the length reported.
+ */
 static inline uint32_t vw_driver_ring_reap(struct vw_driver_ring *ring,
                                            struct vw_completion *completions, uint32_t max)
 {
@@ -142,7 +165,7 @@ static inline void vw_driver_ring_disable_calls(struct vw_driver_ring *ring)
 /*
  * Arms a call for the next used buffer; the position returned is for vw_driver_ring_poll, which
  * answers, after a full barrier, whether a buffer was used since. A caller that sleeps must poll
- * between arming and sleeping.
+ * between arming and sleeping. On a broken ring the answer is false.
  */
 static inline uint32_t vw_driver_ring_enable_calls_prepare(struct vw_driver_ring *ring)
 {
@@ -171,10 +194,10 @@ static inline bool vw_driver_ring_enable_calls_delayed(struct vw_driver_ring *ri
     return ring->ops->enable_calls_delayed(ring);
 }
 
-/* After the device was stopped: takes one buffer that never came back, or NULL when none is left. */
-static inline void *vw_driver_ring_detach(struct vw_driver_ring *ring)
-{
-    return ring->ops->detach(ring);
-}
+/*
+ * After the device was stopped: takes one buffer that never came back, in any order, or NULL when
+ * none is left. The ring then has to be set up again.
+ */
+void *vw_driver_ring_detach(struct vw_driver_ring *ring);
 
 #endif

@@ -96,3 +96,65 @@ int vw_device_ring_init(struct vw_device_ring *ring, const struct vw_ring_config
                     : vw_split_device_ops(ring->in_order, ring->event_index);
     return vw_device_ring_set_base(ring, config->format == VW_RING_PACKED ? PACKED_START : 0);
 }
+
+size_t vw_driver_ring_state_size(uint32_t size)
+{
+    return (size_t)size * sizeof(struct vw_driver_entry);
+}
+
+static void clear_area(const struct vw_ring_config *config, enum vw_ring_area area, void *place)
+{
+    memset(place, 0, vw_ring_area_size(config->format, area, config->size));
+}
+
+/* Without the feature, or without memory, no chain has as many segments as the tables take. */
+static int set_indirect(struct vw_driver_ring *ring, const struct vw_indirect_tables *indirect)
+{
+    if (!indirect || !indirect->memory ||
+        !vw_has(ring->config.features, VIRTIO_RING_F_INDIRECT_DESC))
+        return 0;
+    if (((uintptr_t)indirect->memory & 15) != 0)
+        return -EINVAL;
+    ring->indirect = *indirect;
+    return 0;
+}
+
+int vw_driver_ring_init(struct vw_driver_ring *ring, const struct vw_ring_config *config,
+                        void *state, const struct vw_indirect_tables *indirect)
+{
+    if (!config_valid(config) || !state || ((uintptr_t)state & 15) != 0)
+        return -EINVAL;
+    memset(ring, 0, sizeof(*ring));
+    ring->config = *config;
+    if (set_indirect(ring, indirect) != 0)
+        return -EINVAL;
+    ring->entries = state;
+    for (uint32_t i = 0; i < config->size; i++)
+        ring->entries[i] = (struct vw_driver_entry){.next = (uint16_t)(i + 1)};
+    ring->free = config->size;
+    ring->event_index = vw_has(config->features, VIRTIO_RING_F_EVENT_IDX);
+    ring->in_order = vw_has(config->features, VIRTIO_F_IN_ORDER);
+    ring->available_wrap = ring->used_wrap = true; /* 2.8.1 */
+    ring->calls_enabled = true;                    /* what zeros mean in both formats */
+    clear_area(config, VW_RING_DESCRIPTOR_AREA, config->descriptor_area);
+    clear_area(config, VW_RING_DRIVER_AREA, config->driver_area);
+    clear_area(config, VW_RING_DEVICE_AREA, config->device_area);
+    ring->ops = config->format == VW_RING_PACKED
+                    ? vw_packed_driver_ops(ring->in_order, ring->event_index)
+                    : vw_split_driver_ops(ring->in_order, ring->event_index);
+    return 0;
+}
+
+void *vw_driver_ring_detach(struct vw_driver_ring *ring)
+{
+    for (; ring->detached < ring->config.size; ring->detached++) {
+        struct vw_driver_entry *entry = &ring->entries[ring->detached];
+
+        if (entry->slots == 0)
+            continue;
+        entry->slots = 0;
+        ring->reaped++;
+        return entry->token;
+    }
+    return NULL;
+}
