@@ -95,7 +95,9 @@ static int receive_piece(struct vw_socket_receiver *receiver, int socket, uint32
         struct cmsghdr alignment;
     } control;
     struct iovec iov = {(char *)&receiver->message + receiver->received, length};
-    struct msghdr piece = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control,
+    struct msghdr piece = {.msg_iov = &iov,
+                           .msg_iovlen = 1,
+                           .msg_control = &control,
                            .msg_controllen = sizeof(control)};
     unsigned came;
     ssize_t n;

@@ -76,8 +76,8 @@ static enum vw_vu_verdict check_row(const struct vw_vu_request_info *info,
                                     const struct vw_vu_limits *limits, const char **why)
 {
     if (message->header.size < info->size_min || message->header.size > info->size_max) {
-        *why = message->header.size < info->size_min ? "payload is too short"
-                                                     : "payload is too long";
+        *why =
+            message->header.size < info->size_min ? "payload is too short" : "payload is too long";
         return VW_VU_FATAL;
     }
     if (!fds_fit(info, message, fd_count)) {
@@ -113,8 +113,7 @@ static bool can_refuse(enum vw_vu_requester requester, const struct vw_vu_messag
 static bool refusal_is_fatal(enum vw_vu_requester requester, const struct vw_vu_message *request,
                              uint64_t acknowledged_protocol)
 {
-    const struct vw_vu_request_info *info =
-        vw_vu_request_info(requester, request->header.request);
+    const struct vw_vu_request_info *info = vw_vu_request_info(requester, request->header.request);
 
     if (!info || can_refuse(requester, request, acknowledged_protocol))
         return false;
@@ -126,8 +125,7 @@ enum vw_vu_verdict vw_vu_check(enum vw_vu_requester requester, const struct vw_v
                                unsigned fd_count, const struct vw_vu_limits *limits,
                                const char **why)
 {
-    const struct vw_vu_request_info *info =
-        vw_vu_request_info(requester, message->header.request);
+    const struct vw_vu_request_info *info = vw_vu_request_info(requester, message->header.request);
     enum vw_vu_verdict verdict = vw_vu_check_header(requester, false, &message->header, why);
 
     if (verdict != VW_VU_OK)
