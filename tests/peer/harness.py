@@ -23,10 +23,14 @@ sys.dont_write_bytecode = True  # nothing is written into the source tree
 
 from lab.box import NetNs  # noqa: E402
 from lab.device import VirtwireDevice  # noqa: E402
+from lab.guest import QemuGuest, UmlGuest  # noqa: E402
 from lab.process import PATIENCE, RESOURCES, Failure, Process, run, wait_for  # noqa: E402
 from lab.report import (BUILD, CACHE, VIRTWIRE, check, check_equal, log_folder,  # noqa: E402
                         private_folder, run_tests)
+from lab.testpmd import Testpmd  # noqa: E402
+from lab.traffic import GUEST, GUEST6, HOST, HOST6, Wire  # noqa: E402
 
-__all__ = ["BUILD", "CACHE", "VIRTWIRE", "PATIENCE", "RESOURCES", "Failure", "NetNs", "Process",
-           "VirtwireDevice", "check", "check_equal", "log_folder", "private_folder", "run",
+__all__ = ["BUILD", "CACHE", "VIRTWIRE", "PATIENCE", "RESOURCES", "Failure", "GUEST", "GUEST6",
+           "HOST", "HOST6", "NetNs", "Process", "QemuGuest", "Testpmd", "UmlGuest",
+           "VirtwireDevice", "Wire", "check", "check_equal", "log_folder", "private_folder", "run",
            "run_tests", "wait_for"]

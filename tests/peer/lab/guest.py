@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""
+Guests: a Linux kernel with its own virtio_net driver, in User-mode Linux or in QEMU.
+
+Theory of operation
+-------------------
+The guest's console is a pair of pipes: commands go in, and what comes out goes to a log file in
+the build tree, which is also where answers are looked for. guest/init tells the framing: each
+command has a mark of its own, so that neither the echo of an old answer nor stray output can be
+taken for the answer.
+
+Neither kind of guest needs rights on the host. A User-mode Linux kernel and its helper processes
+live in a pid namespace of their own, since nothing else ends all of them for sure.
+"""
+import base64
+import os
+import re
+import shutil
+import signal
+import subprocess
+
+from lab import images, report
+from lab.process import Failure, Process, wait_for
+
+# What a healthy driver never says.
+BAD_NEWS = re.compile(
+    r"WARNING: CPU|BUG:|Oops|Kernel panic|NETDEV WATCHDOG|is not a head|bad gso|id \d+ out of range"
+    r"|input error|no queue|transmit timed out|failed to|bad csum|hw csum failure|rx_csum|short packet",
+    re.IGNORECASE)
+# What these kernels say on their own account. "failed to" is too good a pattern to give up for it.
+NO_NEWS = re.compile(r"failed to (load|find|set up|get) (?!virt|queue)|RAS|ACPI|PCI:|pci 0000"
+                     r"|unable to (open|lock)|microcode", re.IGNORECASE)
+
+
+class Guest(Process):
+    """The common part: commands over the console."""
+    started = 0
+    boot_patience = 120
+
+    def __init__(self, kind, command, **options):
+        Guest.started += 1
+        self.mark = 0
+        self.position = 0
+        super().__init__(f"{kind}-{Guest.started}", command, report.log_folder(),
+                         stdin=subprocess.PIPE, **options)
+
+    def wait_booted(self):
+        wait_for("the guest's start", lambda: "virtwire-guest-ready" in self.log_text(),
+                 patience=self.boot_patience, alive=self)
+        if "no module" in self.log_text():
+            raise Failure(f"{self.name} could not load its modules\n{self.log_text()[-2000:]}")
+        return self
+
+    def _answer(self, mark):
+        text = self.log_text().replace("\r", "")
+        begin = text.find(f"{mark}<\n")
+        end = re.search(rf"\n{mark}>(\d+)\n", text[begin:]) if begin >= 0 else None
+        if not end:
+            return None
+        return int(end.group(1)), text[begin + len(mark) + 2:begin + end.start()]
+
+    def shell(self, command, check=True, patience=None):
+        """Runs a shell command in the guest and returns its output."""
+        self.mark += 1
+        mark = f"@{self.name}.{self.mark}"
+        line = f"{mark} {base64.b64encode(command.encode()).decode()}\n"
+        if len(line) > 4000:
+            raise Failure("a command too long for a console line")
+        if self.ended():
+            raise Failure(f"{self.name} has ended\n{self.log_text()[-2000:]}")
+        self.child.stdin.write(line.encode())
+        self.child.stdin.flush()
+        status, output = wait_for(f"{self.name}: {command}", lambda: self._answer(mark),
+                                  patience=patience, alive=self)
+        if check and status != 0:
+            raise Failure(f"{self.name}: status {status}: {command}\n{output}")
+        return output.strip("\n")
+
+    def bad_news(self):
+        """Lines of the kernel's log that a healthy driver never writes."""
+        lines = self.shell("dmesg").splitlines()
+        return [line for line in lines if BAD_NEWS.search(line) and not NO_NEWS.search(line)]
+
+    def driver_features(self, interface="eth0"):
+        """The feature bits that the guest's driver accepted, as a set of numbers."""
+        text = self.shell(f"cat /sys/class/net/{interface}/device/features").strip()
+        return {bit for bit, value in enumerate(text) if value == "1"}
+
+    def power_off(self):
+        self.child.stdin.write(b"poweroff\n")
+        self.child.stdin.flush()
+        self.wait()
+
+
+class UmlGuest(Guest):
+    """User-mode Linux connected to a vhost-user socket; one CPU, ring size 256, no reconnect."""
+
+    def __init__(self, socket_path, memory="128M", boot=True, arguments=()):
+        if not shutil.which("linux"):
+            raise Failure("no User-mode Linux (package user-mode-linux): run `make deps-test`")
+        command = ["unshare", "-pf", "--kill-child", "--mount-proc", "setarch", "-R", "linux",
+                   f"mem={memory}", "initrd=" + images.uml_initramfs(), "con=null",
+                   "con0=fd:0,fd:1", "quiet", "panic=1", f"virtio_uml.device={socket_path}:1",
+                   *arguments]
+        super().__init__("uml", command)
+        if boot:
+            self.wait_booted()
+
+
+class QemuGuest(Guest):
+    """
+    QEMU without KVM. `nic` holds properties of the virtio-net device, such as packed="on";
+    `reconnect` is the interval in seconds at which it tries again when the back-end went away.
+    """
+
+    def __init__(self, socket_path, machine="q35", queue_pairs=1, cpus=None, memory=512,
+                 reconnect=None, boot=True, arguments=(), **nic):
+        if not shutil.which("qemu-system-x86_64"):
+            raise Failure("no QEMU (package qemu-system-x86): run `make deps-test`")
+        chardev = f"socket,id=c0,path={socket_path}"
+        if reconnect:
+            chardev += f",reconnect={reconnect}"
+        command = ["qemu-system-x86_64", "-machine", self._machine(machine), "-cpu", "max",
+                   "-smp", str(cpus or queue_pairs), "-m", str(memory),
+                   "-object", f"memory-backend-memfd,id=mem,size={memory}M,share=on",
+                   "-machine", "memory-backend=mem", "-nodefaults", "-no-user-config",
+                   "-display", "none", "-serial", "stdio", "-no-reboot",
+                   "-kernel", images.cloud_kernel(), "-initrd", images.cloud_initramfs(),
+                   "-append", "console=ttyS0 quiet panic=-1 tsc=reliable",
+                   "-chardev", chardev,
+                   "-netdev", f"vhost-user,id=n0,chardev=c0,queues={queue_pairs}",
+                   "-device", self._nic(machine, queue_pairs, nic), *arguments]
+        super().__init__("qemu", command)
+        if boot:
+            self.wait_booted()
+
+    @staticmethod
+    def _machine(machine):
+        # Without KVM only the plain devices of a microvm are of use.
+        return {"q35": "q35,accel=tcg",
+                "microvm": "microvm,accel=tcg,isa-serial=on,rtc=on,pit=on,pic=on"}[machine]
+
+    @staticmethod
+    def _nic(machine, queue_pairs, nic):
+        if machine == "microvm":
+            device = "virtio-net-device,netdev=n0"
+        else:
+            # With MSI-X (vectors > 0) this QEMU crashes over vhost-user when there is no KVM.
+            device = "virtio-net-pci,netdev=n0,vectors=0,disable-legacy=on"
+        if queue_pairs > 1:
+            device += ",mq=on"
+        for name, value in nic.items():
+            device += f",{name}={value}"
+        return device
+
+    def power_off(self):
+        super().power_off()
+        if self.status() not in (0, -signal.SIGKILL):
+            raise Failure(f"QEMU ended with status {self.status()}\n{self.log_text()[-2000:]}")
