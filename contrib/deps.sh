@@ -1,0 +1,85 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+# deps.sh build|demo|test [BUILD]: installs the Debian packages that are missing for this purpose,
+# and for `test` unpacks a kernel for QEMU guests into BUILD/guest/kernel (nothing touches the
+# host's own boot files). Quiet unless there is something to do or it fails.
+set -euo pipefail
+purpose=$1
+build=${2:-build}
+
+packages=(gcc libc6-dev pkg-config meson ninja-build python3 libjansson-dev libmnl-dev libcmocka-dev)
+case $purpose in
+build) ;;
+demo) packages+=(iproute2 user-mode-linux busybox-static) ;;
+test) packages+=(iproute2 user-mode-linux busybox-static qemu-system-x86 dpdk-dev clang clang-tidy
+                 cppcheck) ;;
+*)
+    echo "usage: deps.sh build|demo|test [BUILD]" >&2
+    exit 2
+    ;;
+esac
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+quietly() {
+    "$@" >"$log" 2>&1 && return
+    cat "$log" >&2
+    echo "deps.sh: failed: $*" >&2
+    exit 1
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        echo "no rights to run: $* (be root, or install sudo)"
+        return 1
+    fi
+}
+
+apt_update() {
+    echo "apt-get update"
+    quietly as_root apt-get update
+}
+
+missing=()
+for package in "${packages[@]}"; do
+    case $(dpkg-query -W -f '${Status}' "$package" 2>/dev/null || true) in
+    *' installed') ;;
+    *) missing+=("$package") ;;
+    esac
+done
+if [ ${#missing[@]} -gt 0 ]; then
+    if ! command -v apt-get >/dev/null; then
+        echo "This is no Debian: install what these Debian packages hold, if it is not there:" >&2
+        echo "    ${missing[*]}" >&2
+    else
+        apt_update
+        echo "apt-get install ${missing[*]}"
+        quietly as_root env DEBIAN_FRONTEND=noninteractive \
+            apt-get install -y --no-install-recommends "${missing[@]}"
+    fi
+fi
+
+[ "$purpose" = test ] || exit 0
+kernel=$build/guest/kernel
+[ ! -d "$kernel" ] || exit 0
+newest_kernel() {
+    # The package that the meta-package stands for.
+    apt-cache depends linux-image-cloud-amd64 2>/dev/null | sed -n 's/^ *Depends: *//p' | head -n 1
+}
+[ -n "$(newest_kernel)" ] || apt_update
+package=$(newest_kernel)
+echo "unpacking ${package:?no package linux-image-cloud-amd64} into $kernel"
+partial=$build/guest/partial.$$
+trap 'rm -rf "$log" "$partial"' EXIT
+mkdir -p "$partial/package"
+fetch() {
+    (cd "$partial/package" && apt-get download "$package")
+}
+# An index that is older than the archive names a package that is no longer there.
+fetch >"$log" 2>&1 || { apt_update && quietly fetch; }
+quietly dpkg -x "$partial/package/"*.deb "$partial/kernel"
+mv "$partial/kernel" "$kernel"
