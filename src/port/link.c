@@ -5,7 +5,8 @@
  * A request is one message on a socket of its own, answered before the call returns. The monitor
  * is a member of RTNLGRP_LINK. Its socket can overflow when many interfaces change at once: the
  * kernel then reports ENOBUFS, and what was lost is asked for again on the same socket, so that
- * the answer arrives as one more event and nothing ever blocks.
+ * the answer arrives as one more event and nothing ever blocks. The question has to wait until
+ * the socket is empty: while it is congested, the kernel drops the answer, too.
  *
  * Not every message about an interface means what its type says: when a bridge lets a port go,
  * RTM_DELLINK of the family AF_BRIDGE names an interface that goes on living. Only AF_UNSPEC
@@ -266,19 +267,19 @@ void vw_link_monitor_read(struct vw_link_monitor *monitor)
     for (unsigned i = 0; i < READS_MAX; i++) {
         ssize_t length = mnl_socket_recvfrom(monitor->socket, buffer, sizeof(buffer));
 
-        if (length < 0 && errno == EINTR)
-            continue;
-        if (length < 0 && (errno == ENOBUFS || errno == ENOSPC)) {
-            if (monitor->index != 0)
-                ask_again(monitor);
-            continue;
-        }
-        if (length < 0)
-            return; /* EAGAIN: that was all */
-        if (mnl_cb_run(buffer, (size_t)length, 0, 0, on_link_event, monitor) < 0 &&
-            errno == ENODEV) { /* the answer to ask_again */
-            monitor->up = false;
-            monitor->present = false;
+        if (length >= 0) {
+            if (mnl_cb_run(buffer, (size_t)length, 0, 0, on_link_event, monitor) < 0 &&
+                errno == ENODEV) { /* the answer to ask_again */
+                monitor->up = false;
+                monitor->present = false;
+            }
+        } else if (errno == ENOBUFS || errno == ENOSPC) {
+            monitor->lost = true;
+        } else if (errno != EINTR) { /* EAGAIN: that was all */
+            if (!monitor->lost || monitor->index == 0)
+                return;
+            monitor->lost = false;
+            ask_again(monitor);
         }
     }
 }

@@ -438,14 +438,15 @@ static int set_up_link(struct opening *opening)
 static int open_all(struct opening *opening)
 {
     struct vw_tap *tap = opening->tap;
-    int result = vw_link_monitor_open(&tap->monitor);
+    int result = opening->options->fd_count > 0 ? open_inherited(opening) : open_named(opening);
 
+    if (result < 0)
+        return result;
+    /* Not before: a wrong descriptor number would find this socket behind it. */
+    result = vw_link_monitor_open(&tap->monitor);
     if (result < 0)
         return vw_port_fail(opening->error, result, "cannot open a netlink socket: %s",
                             strerror(-result));
-    result = opening->options->fd_count > 0 ? open_inherited(opening) : open_named(opening);
-    if (result < 0)
-        return result;
     snprintf(tap->port.description, sizeof(tap->port.description), "tap %s", opening->name);
     result = configure(opening);
     if (result == 0)
