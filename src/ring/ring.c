@@ -49,6 +49,7 @@ const char *vw_ring_error_text(enum vw_ring_error error)
         [VW_RING_BAD_ORDER] = "device-readable descriptor follows a device-writable one",
         [VW_RING_BAD_INDIRECT] = "indirect table has a bad length or a bad next index",
         [VW_RING_NESTED_INDIRECT] = "indirect descriptor inside a table, or in a chain",
+        [VW_RING_WRONG_DIRECTION] = "buffer of the wrong direction for this queue",
         [VW_RING_UNNEGOTIATED] = "indirect descriptor, but the feature was not negotiated",
         [VW_RING_BAD_USED_INDEX] = "device used more than was available",
         [VW_RING_BAD_USED_ID] = "device used a buffer that is not in flight",

@@ -62,6 +62,7 @@ enum vw_ring_error {
     VW_RING_BAD_ORDER,           /* a device-readable descriptor after a device-writable one */
     VW_RING_BAD_INDIRECT,        /* table's length not a multiple of 16, zero, or over the ring's */
     VW_RING_NESTED_INDIRECT,     /* an indirect descriptor in an indirect table, or with NEXT */
+    VW_RING_WRONG_DIRECTION,     /* a writable buffer to transmit, a readable one to receive into */
     VW_RING_UNNEGOTIATED,        /* an indirect descriptor although the feature was not accepted */
     VW_RING_BAD_USED_INDEX,      /* device: used more than was available */
     VW_RING_BAD_USED_ID,         /* device: an id that is not in flight */

@@ -278,6 +278,8 @@ static int split_set_base(struct vw_device_ring *ring, uint32_t base)
     ring->decided = false;
     /* Whoever served the ring before may have left kicks turned off. */
     vw_store_le16(&used_ring(ring)->flags, 0);
+    if (ring->event_index)
+        vw_store_le16(available_event(ring), (uint16_t)base);
     ring->armed = true;
     return 0;
 }
