@@ -20,6 +20,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -61,6 +62,23 @@ static void close_pair(struct pair *pair)
     close(pair->ours);
     if (pair->theirs >= 0)
         close(pair->theirs);
+}
+
+/*
+ * Stands in front of the C library's: cuts what is sent. The kernel takes messages as short as ours
+ * whole or not at all, so that a short write has to be made.
+ */
+static size_t send_limit = SIZE_MAX;
+
+ssize_t sendmsg(int socket, const struct msghdr *message, int flags)
+{
+    struct iovec iov = message->msg_iov[0];
+    struct msghdr cut = *message;
+
+    if (iov.iov_len > send_limit)
+        iov.iov_len = send_limit;
+    cut.msg_iov = &iov;
+    return (ssize_t)syscall(SYS_sendmsg, socket, &cut, flags);
 }
 
 /* As a peer sends that is not bound by our sender's rules. The same descriptor, many times. */
@@ -394,6 +412,26 @@ static void test_send(void **state)
     close(pair.theirs);
     pair.theirs = -1;
     assert_int_equal(vw_socket_send(pair.ours, &message, fds, 1), -EPIPE); /* and no SIGPIPE */
+    close_pair(&pair);
+    assert_int_equal(open_files(), before);
+}
+
+/* The rest follows, and the descriptors do not follow again. */
+static void test_short_writes(void **state)
+{
+    static const int fds[2] = {STDERR_FILENO, STDERR_FILENO};
+    unsigned before = open_files();
+    struct vw_vu_message message;
+    struct pair pair;
+
+    (void)state;
+    open_pair(&pair);
+    vw_vu_request_u64(&message, VW_VU_SET_FEATURES, 0x1122334455667788);
+    for (send_limit = 1; send_limit <= wire_length(&message); send_limit++) {
+        assert_int_equal(vw_socket_send(pair.theirs, &message, fds, 2), 0);
+        expect_message(&pair, &message, 2);
+    }
+    send_limit = SIZE_MAX;
     close_pair(&pair);
     assert_int_equal(open_files(), before);
 }
@@ -766,6 +804,7 @@ int main(void)
         cmocka_unit_test(test_destroy_within),
         cmocka_unit_test(test_bad_headers),
         cmocka_unit_test(test_send),
+        cmocka_unit_test(test_short_writes),
         cmocka_unit_test(test_send_gives_up),
         cmocka_unit_test(test_send_waits),
         cmocka_unit_test(test_receive_wait),
