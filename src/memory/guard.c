@@ -7,7 +7,9 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 /*
  * Room for 64 guests with the 509 memory slots that each may have, or for more guests with fewer.
@@ -25,6 +27,8 @@ struct guard_entry {
 static struct guard_entry entries[GUARD_ENTRIES];
 static _Atomic unsigned entries_used; /* entries at and above this were never in use */
 static pthread_mutex_t entries_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static _Atomic int lost_fd = -1;
 
 static struct guard_entry *find(uintptr_t address)
 {
@@ -51,7 +55,10 @@ static void on_bus_error(int signal_number, siginfo_t *info, void *context)
         void *start = (void *)atomic_load(&entry->start);
         size_t size = atomic_load(&entry->size);
 
+        uint64_t one = 1;
+
         atomic_store(&entry->lost, true);
+        (void)!write(atomic_load(&lost_fd), &one, sizeof(one));
         if (mmap(start, size, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED) {
             errno = saved;
@@ -67,11 +74,23 @@ int vw_guard_install(void)
 {
     struct sigaction action;
 
+    if (atomic_load(&lost_fd) < 0) {
+        int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+
+        if (fd < 0)
+            return -errno;
+        atomic_store(&lost_fd, fd);
+    }
     memset(&action, 0, sizeof(action));
     action.sa_sigaction = on_bus_error;
     action.sa_flags = SA_SIGINFO;
     sigemptyset(&action.sa_mask);
     return sigaction(SIGBUS, &action, NULL) < 0 ? -errno : 0;
+}
+
+int vw_guard_fd(void)
+{
+    return atomic_load(&lost_fd);
 }
 
 int vw_guard_add(void *mapping, size_t size)

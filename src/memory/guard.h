@@ -23,6 +23,10 @@
 /* Installs the SIGBUS handler. Faults outside guarded mappings get the default action. */
 int vw_guard_install(void);
 
+/* A descriptor that becomes readable each time memory was lost, for edge-triggered polling by any
+ * number of sessions; -1 without vw_guard_install. */
+int vw_guard_fd(void);
+
 /* For memory/map.c: a mapping starts and ends. Any thread. -ENOSPC if the list is full. */
 int vw_guard_add(void *mapping, size_t size);
 void vw_guard_remove(void *mapping);

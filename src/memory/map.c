@@ -23,7 +23,7 @@ static int check_file(int fd, uint64_t end, uint64_t *page)
 
 int vw_memory_map(struct vw_memory_region *region, int fd, uint64_t offset)
 {
-    uint64_t end, length, page;
+    uint64_t end, length, page = 0;
     void *mapping;
 
     if (region->size == 0 || !vw_add_u64(offset, region->size, &end) || end > INT64_MAX)

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "cmd/device_options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/command.h"
+#include "net/config.h"
+#include "net/features.h"
+
+static const char help[] =
+    "usage: virtwire device --socket-path=PATH --port PORT [OPTION...]\n"
+    "\n"
+    "A vhost-user-net back-end: serves the network card of a virtual machine and moves its\n"
+    "frames to and from a port. Runs until SIGTERM; the guest may come and go.\n"
+    "\n"
+    "socket (one of them; given again, it begins another device in the same process, and the\n"
+    "options behind it are that device's):\n"
+    "  --socket-path=PATH    listen at this UNIX socket\n"
+    "  --fd=N                use the open socket with this number, connected or listening\n"
+    "  --client              connect to --socket-path instead of listening, and connect again\n"
+    "                        whenever the connection ends\n"
+    "\n"
+    "port:\n"
+    "  --port tap,name=vw0   a TAP interface, made if there is none of that name. More:\n"
+    "                          queues=N    queues, one a queue pair (default --queue-pairs)\n"
+    "                          mtu=N       MTU of the interface, also told to the guest\n"
+    "                          offload=on|off   checksum and segmentation offloads (on)\n"
+    "                          sndbuf=N    bytes in flight into the host before waiting\n"
+    "  --port tap,fd=N[:N...]  TAP descriptors that were opened before\n"
+    "  --port null           nowhere: frames are counted and dropped\n"
+    "  --port loop           back to the guest, with the MAC addresses swapped: a self-test\n"
+    "\n"
+    "device:\n"
+    "  --queue-pairs=N       queue pairs (1, or the port's queues=)\n"
+    "  --queue-size=N        largest ring that is accepted (32768)\n"
+    "  --mac=AA:BB:CC:DD:EE:FF   the guest's address (the guest or its VMM chooses)\n"
+    "  --mtu=N               MTU told to the guest (the port's mtu=, or none)\n"
+    "  --features=NAME=off,...   do not offer these features, such as packed, in_order,\n"
+    "                        mrg_rxbuf, event_idx, indirect_desc, guest_tso4; 'help' lists all\n"
+    "\n"
+    "report:\n"
+    "  --stats-interval=S    every S seconds, a line of live counters\n"
+    "  --json                counters as JSON\n"
+    "  --verbose             also what is of interest only when something is wrong\n"
+    "  --print-capabilities  what this program can do, as JSON, and exit\n"
+    "  --help                this text\n"
+    "\n"
+    "SIGUSR1 prints all counters. SIGTERM ends the program with status 0.\n"
+    "\n"
+    "examples:\n"
+    "  virtwire device --socket-path=/run/vm1.sock --port tap,name=vw0\n"
+    "  virtwire device --socket-path=/run/vm1.sock --port tap,name=vw0,queues=4,mtu=9000\n"
+    "  virtwire device --socket-path=/tmp/loop.sock --port loop --stats-interval=1\n"
+    "  virtwire device --socket-path=/tmp/a.sock --port tap,name=vw0 \\\n"
+    "                  --socket-path=/tmp/b.sock --port tap,name=vw1\n"
+    "\n"
+    "and then, for example:\n"
+    "  qemu-system-x86_64 -object memory-backend-memfd,id=mem,size=1G,share=on \\\n"
+    "    -m 1G -machine q35,memory-backend=mem -chardev socket,id=c0,path=/run/vm1.sock \\\n"
+    "    -netdev vhost-user,id=n0,chardev=c0 -device virtio-net-pci,netdev=n0 ...\n";
+
+enum option_code {
+    OPTION_SOCKET_PATH = 256,
+    OPTION_FD,
+    OPTION_CLIENT,
+    OPTION_PORT,
+    OPTION_QUEUE_PAIRS,
+    OPTION_QUEUE_SIZE,
+    OPTION_MAC,
+    OPTION_MTU,
+    OPTION_FEATURES,
+    OPTION_STATS_INTERVAL,
+    OPTION_JSON,
+    OPTION_VERBOSE,
+    OPTION_PRINT_CAPABILITIES,
+    OPTION_HELP,
+};
+
+static const struct option options[] = {
+    {"socket-path", required_argument, NULL, OPTION_SOCKET_PATH},
+    {"fd", required_argument, NULL, OPTION_FD},
+    {"client", no_argument, NULL, OPTION_CLIENT},
+    {"port", required_argument, NULL, OPTION_PORT},
+    {"queue-pairs", required_argument, NULL, OPTION_QUEUE_PAIRS},
+    {"queue-size", required_argument, NULL, OPTION_QUEUE_SIZE},
+    {"mac", required_argument, NULL, OPTION_MAC},
+    {"mtu", required_argument, NULL, OPTION_MTU},
+    {"features", required_argument, NULL, OPTION_FEATURES},
+    {"stats-interval", required_argument, NULL, OPTION_STATS_INTERVAL},
+    {"json", no_argument, NULL, OPTION_JSON},
+    {"verbose", no_argument, NULL, OPTION_VERBOSE},
+    {"print-capabilities", no_argument, NULL, OPTION_PRINT_CAPABILITIES},
+    {"help", no_argument, NULL, OPTION_HELP},
+    {NULL, 0, NULL, 0},
+};
+
+static int fail(const char *format, const char *value)
+{
+    return command_usage_error("device", format, value);
+}
+
+/* A whole number in a range. Returns -1, or an exit status. */
+static int parse_number(const char *name, const char *text, unsigned long low, unsigned long high,
+                        unsigned long *number)
+{
+    char *end;
+
+    errno = 0;
+    *number = strtoul(text, &end, 10);
+    if (errno != 0 || end == text || *end != '\0' || text[0] == '-' || *number < low ||
+        *number > high)
+        return command_usage_error("device", "--%s=%s: give a whole number from %lu to %lu", name,
+                                   text, low, high);
+    return -1;
+}
+
+static int parse_mac(const char *text, uint8_t mac[6])
+{
+    unsigned bytes[6];
+    int used = 0;
+
+    if (sscanf(text, "%2x:%2x:%2x:%2x:%2x:%2x%n", &bytes[0], &bytes[1], &bytes[2], &bytes[3],
+               &bytes[4], &bytes[5], &used) != 6 ||
+        text[used] != '\0' || strlen(text) != 17)
+        return fail("--mac=%s: write it as 52:54:00:12:34:56", text);
+    for (int i = 0; i < 6; i++)
+        mac[i] = (uint8_t)bytes[i];
+    if (mac[0] & 1)
+        return fail("--mac=%s: that is a group's address; the first byte must be even", text);
+    static const uint8_t zero[6];
+    if (memcmp(mac, zero, sizeof(zero)) == 0)
+        return fail("--mac=%s: the zero address is nobody's", text);
+    return -1;
+}
+
+static void list_features(void)
+{
+    puts("features, each of which --features=NAME=off takes out of the offer:");
+    for (unsigned i = 0; i < vw_feature_count; i++)
+        if (vw_has(VW_NET_DEVICE_FEATURES, vw_features[i].bit))
+            printf("  %s\n", vw_features[i].name);
+}
+
+/* NAME=off,NAME=on,... */
+static int parse_features(const char *text, uint64_t *off)
+{
+    if (strcmp(text, "help") == 0) {
+        list_features();
+        return EXIT_SUCCESS;
+    }
+    while (*text != '\0') {
+        size_t item = strcspn(text, ",");
+        const char *equals = memchr(text, '=', item);
+        size_t length = equals != NULL ? (size_t)(equals - text) : item;
+        int bit = vw_feature_by_name(text, length);
+
+        if (bit < 0 || !vw_has(VW_NET_DEVICE_FEATURES, (unsigned)bit))
+            return command_usage_error("device",
+                                       "--features: '%.*s' is no feature of this device; "
+                                       "--features=help lists them",
+                                       (int)length, text);
+        size_t value = equals != NULL ? item - length - 1 : 0;
+        if (value == 3 && strncmp(equals + 1, "off", 3) == 0)
+            *off |= vw_bit((unsigned)bit);
+        else if (value == 2 && strncmp(equals + 1, "on", 2) == 0)
+            *off &= ~vw_bit((unsigned)bit);
+        else
+            return command_usage_error("device", "--features: write %.*s=off or %.*s=on",
+                                       (int)length, text, (int)length, text);
+        text += item;
+        text += *text == ',';
+    }
+    return -1;
+}
+
+static struct device_arguments *next_device(struct device_command_line *line)
+{
+    struct device_arguments *device = &line->devices[line->count++];
+
+    memset(device, 0, sizeof(*device));
+    device->device.fd = -1;
+    device->device.queue_pairs = 1;
+    return device;
+}
+
+/* --socket-path or --fd: of the device at hand, or of another if it has a socket already. */
+static int begin_device(struct device_command_line *line, struct device_arguments **device)
+{
+    if ((*device)->device.socket_path == NULL && (*device)->device.fd < 0)
+        return -1;
+    if (line->count == MAX_DEVICES)
+        return command_usage_error("device", "more than %d devices in one process", MAX_DEVICES);
+    *device = next_device(line);
+    return -1;
+}
+
+static int parse_device_option(struct device_command_line *line, int option, const char *argument,
+                               struct device_arguments **current)
+{
+    struct device_arguments *device = *current;
+    unsigned long number = 0;
+    int status = -1;
+
+    switch (option) {
+    case OPTION_SOCKET_PATH:
+        if (*argument == '\0')
+            return fail("--socket-path: the path is empty%s", "");
+        status = begin_device(line, current);
+        (*current)->device.socket_path = argument;
+        break;
+    case OPTION_FD:
+        status = parse_number("fd", argument, 0, 1 << 20, &number);
+        if (status < 0)
+            status = begin_device(line, current);
+        (*current)->device.fd = (int)number;
+        break;
+    case OPTION_CLIENT:
+        device->device.client = true;
+        break;
+    case OPTION_PORT:
+        device->port = argument;
+        break;
+    case OPTION_QUEUE_PAIRS:
+        status = parse_number("queue-pairs", argument, 1, VW_DEVICE_MAX_PAIRS, &number);
+        device->device.queue_pairs = (unsigned)number;
+        device->pairs_given = true;
+        break;
+    case OPTION_QUEUE_SIZE:
+        status = parse_number("queue-size", argument, 1, 32768, &number);
+        device->device.queue_size = (uint32_t)number;
+        break;
+    case OPTION_MAC:
+        status = parse_mac(argument, device->device.mac);
+        device->device.has_mac = true;
+        break;
+    case OPTION_MTU:
+        status = parse_number("mtu", argument, VW_NET_MIN_MTU, VW_NET_MAX_MTU, &number);
+        device->device.mtu = (unsigned)number;
+        break;
+    case OPTION_FEATURES:
+        status = parse_features(argument, &device->device.features_off);
+        break;
+    }
+    return status;
+}
+
+/* Options of the whole program. Returns -2 if it is none of them. */
+static int parse_program_option(struct device_command_line *line, int option, const char *argument)
+{
+    unsigned long number = 0;
+    int status = -1;
+
+    switch (option) {
+    case OPTION_STATS_INTERVAL:
+        status = parse_number("stats-interval", argument, 1, 86400, &number);
+        line->stats_interval = (unsigned)number;
+        return status;
+    case OPTION_JSON:
+        line->json = true;
+        return status;
+    case OPTION_VERBOSE:
+        line->verbose = true;
+        return status;
+    case OPTION_PRINT_CAPABILITIES:
+        line->print_capabilities = true;
+        return status;
+    case OPTION_HELP:
+        fputs(help, stdout);
+        return EXIT_SUCCESS;
+    }
+    return -2;
+}
+
+static int check_devices(const struct device_command_line *line)
+{
+    for (unsigned i = 0; i < line->count; i++) {
+        const struct device_arguments *device = &line->devices[i];
+
+        if (device->device.socket_path == NULL && device->device.fd < 0)
+            return fail("no socket: give --socket-path=PATH, or --fd=N%s", "");
+        if (device->port == NULL)
+            return fail("no port: give --port, for example --port tap,name=vw0%s", "");
+        if (device->device.client && device->device.socket_path == NULL)
+            return fail("--client needs --socket-path, not --fd%s", "");
+    }
+    return -1;
+}
+
+int device_parse_command_line(int argc, char **argv, struct device_command_line *line)
+{
+    struct device_arguments *device = next_device(line);
+    int option, status;
+
+    opterr = 0;
+    while ((option = getopt_long(argc, argv, "+:h", options, NULL)) != -1) {
+        if (option == 'h')
+            option = OPTION_HELP;
+        if (option == ':')
+            return fail("%s needs a value", argv[optind - 1]);
+        if (option == '?')
+            return fail("there is no option '%s'", argv[optind - 1]);
+        status = parse_program_option(line, option, optarg);
+        if (status == -2)
+            status = parse_device_option(line, option, optarg, &device);
+        if (status >= 0)
+            return status;
+    }
+    if (optind < argc)
+        return fail("'%s' is not expected here; options begin with --", argv[optind]);
+    return line->print_capabilities ? -1 : check_devices(line);
+}

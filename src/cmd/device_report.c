@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "cmd/device_report.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "net/features.h"
+
+/* One counter with its name and what it means. */
+struct counter {
+    const char *name, *text;
+    size_t offset;
+};
+
+#define QUEUE_COUNTER(name, text) {#name, text, offsetof(struct vw_queue_counters, name)},
+#define DEVICE_COUNTER(name, text) {#name, text, offsetof(struct vw_device_counters, name)},
+#define PORT_COUNTER(name) {#name, #name, offsetof(struct vw_port_counters, name)},
+
+static const struct counter queue_counters[] = {VW_QUEUE_COUNTERS(QUEUE_COUNTER)};
+static const struct counter device_counters[] = {VW_DEVICE_COUNTERS(DEVICE_COUNTER)};
+static const struct counter port_counters[] = {VW_PORT_COUNTERS(PORT_COUNTER)};
+
+static uint64_t value_of(const void *counters, const struct counter *counter)
+{
+    return vw_counter((const uint64_t *)(const void *)((const char *)counters + counter->offset));
+}
+
+static bool is_drop(const struct counter *counter)
+{
+    return strncmp(counter->name, "drop_", 5) == 0;
+}
+
+static json_t *json_counters(const void *counters, const struct counter *list, size_t count)
+{
+    json_t *object = json_object();
+
+    for (size_t i = 0; i < count; i++)
+        json_object_set_new(object, list[i].name,
+                            json_integer((json_int_t)value_of(counters, &list[i])));
+    return object;
+}
+
+static json_t *json_features(uint64_t features)
+{
+    json_t *array = json_array();
+
+    for (unsigned bit = 0; bit < 64; bit++) {
+        const struct vw_feature *feature = vw_feature_by_bit(bit);
+        char number[8];
+
+        if (!vw_has(features, bit))
+            continue;
+        snprintf(number, sizeof(number), "bit%u", bit);
+        json_array_append_new(array, json_string(feature != NULL ? feature->name : number));
+    }
+    return array;
+}
+
+static json_t *json_queue(const struct vw_queue_statistics *queue)
+{
+    json_t *object = json_counters(&queue->counters, queue_counters, VW_ARRAY_SIZE(queue_counters));
+
+    for (unsigned i = 1; i < VW_NET_HEADER_ERROR_COUNT; i++) {
+        char name[64];
+
+        if (queue->header_errors[i] == 0)
+            continue;
+        snprintf(name, sizeof(name), "drop_header_%s", vw_net_header_error_name(i));
+        json_object_set_new(object, name, json_integer((json_int_t)queue->header_errors[i]));
+    }
+    json_object_set_new(object, "index", json_integer(queue->index));
+    json_object_set_new(object, "role", json_string(queue->role));
+    json_object_set_new(object, "size", json_integer(queue->size));
+    json_object_set_new(object, "started", json_boolean(queue->started));
+    json_object_set_new(object, "enabled", json_boolean(queue->enabled));
+    json_object_set_new(object, "live", json_boolean(queue->live));
+    json_object_set_new(object, "broken_by",
+                        queue->broken != NULL ? json_string(queue->broken) : json_null());
+    return object;
+}
+
+static json_t *json_port(const struct vw_port *port)
+{
+    json_t *object = json_object(), *queues = json_array();
+
+    for (unsigned i = 0; i < port->queue_count; i++)
+        json_array_append_new(queues, json_counters(&port->queues[i]->counters, port_counters,
+                                                    VW_ARRAY_SIZE(port_counters)));
+    json_object_set_new(object, "description", json_string(port->description));
+    json_object_set_new(object, "queues", queues);
+    return object;
+}
+
+static const char *ring_format(uint64_t features)
+{
+    return vw_has(features, VIRTIO_F_RING_PACKED) ? "packed" : "split";
+}
+
+static void print_json(json_t *object)
+{
+    char *text = json_dumps(object, JSON_COMPACT | JSON_PRESERVE_ORDER);
+
+    if (text != NULL)
+        puts(text);
+    free(text);
+    json_decref(object);
+    fflush(stdout);
+}
+
+static void report_all_json(const char *name, const struct vw_device *device,
+                            const struct vw_port *port)
+{
+    struct vw_device_statistics statistics;
+    struct vw_queue_statistics queue;
+    json_t *object = json_object(), *queues = json_array();
+
+    vw_device_statistics(device, &statistics);
+    for (unsigned i = 0; i < statistics.queue_count; i++) {
+        vw_device_queue_statistics(device, i, &queue);
+        json_array_append_new(queues, json_queue(&queue));
+    }
+    json_object_set_new(object, "socket", json_string(name));
+    json_object_set_new(object, "connected", json_boolean(statistics.connected));
+    json_object_set_new(object, "link_up", json_boolean(statistics.link_up));
+    json_object_set_new(object, "ring_format", json_string(ring_format(statistics.acknowledged)));
+    json_object_set_new(object, "features", json_features(statistics.acknowledged));
+    json_object_set_new(object, "offered", json_features(statistics.offered));
+    json_object_set_new(object, "queue_pairs", json_integer(statistics.pairs));
+    json_object_set_new(object, "active_queue_pairs", json_integer(statistics.active_pairs));
+    json_object_set_new(object, "device",
+                        json_counters(&statistics.counters, device_counters,
+                                      VW_ARRAY_SIZE(device_counters)));
+    json_object_set_new(object, "queues", queues);
+    json_object_set_new(object, "port", json_port(port));
+    print_json(object);
+}
+
+/* Only what is not zero: a reader looks for what happened. */
+static void print_counters(const char *indent, const void *counters, const struct counter *list,
+                           size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint64_t value = value_of(counters, &list[i]);
+
+        if (value != 0)
+            printf("%s%14" PRIu64 "  %s%s\n", indent, value,
+                   is_drop(&list[i]) ? "dropped: " : "", list[i].text);
+    }
+}
+
+static void print_queue(const struct vw_queue_statistics *queue)
+{
+    const struct vw_queue_counters *counters = &queue->counters;
+
+    if (!queue->started && counters->frames == 0 && counters->commands == 0 &&
+        counters->kicks == 0)
+        return;
+    printf("  queue %u, %s, %u entries%s%s%s\n", queue->index, queue->role, queue->size,
+           queue->live ? (queue->enabled ? "" : ", disabled") : ", stopped",
+           queue->broken != NULL ? ", broken: " : "", queue->broken != NULL ? queue->broken : "");
+    print_counters("    ", counters, queue_counters, VW_ARRAY_SIZE(queue_counters));
+    for (unsigned i = 1; i < VW_NET_HEADER_ERROR_COUNT; i++)
+        if (queue->header_errors[i] != 0)
+            printf("    %14" PRIu64 "  of these: %s\n", queue->header_errors[i],
+                   vw_net_header_error_text(i));
+    if (counters->frames != 0)
+        printf("    %14.3f  kicks a frame\n    %14.3f  calls a frame\n",
+               (double)counters->kicks / (double)counters->frames,
+               (double)counters->calls / (double)counters->frames);
+}
+
+static void report_all_text(const char *name, const struct vw_device *device,
+                            const struct vw_port *port)
+{
+    struct vw_device_statistics statistics;
+    struct vw_queue_statistics queue;
+    char features[1024];
+
+    vw_device_statistics(device, &statistics);
+    vw_features_format(statistics.acknowledged, features, sizeof(features));
+    printf("%s, %s\n", name, port->description);
+    printf("  %s, link %s", statistics.connected ? "connected" : "no front-end",
+           statistics.link_up ? "up" : "down");
+    if (statistics.connected)
+        printf(", %s rings, features: %s", ring_format(statistics.acknowledged), features);
+    putchar('\n');
+    print_counters("  ", &statistics.counters, device_counters, VW_ARRAY_SIZE(device_counters));
+    for (unsigned i = 0; i < statistics.queue_count; i++) {
+        vw_device_queue_statistics(device, i, &queue);
+        print_queue(&queue);
+    }
+    fflush(stdout);
+}
+
+void report_all(const char *name, const struct vw_device *device, const struct vw_port *port,
+                bool json)
+{
+    if (json)
+        report_all_json(name, device, port);
+    else
+        report_all_text(name, device, port);
+}
+
+static struct report_before totals(const struct vw_device *device)
+{
+    struct report_before now = {0};
+    struct vw_device_statistics statistics;
+    struct vw_queue_statistics queue;
+
+    vw_device_statistics(device, &statistics);
+    for (unsigned i = 0; i < statistics.queue_count; i++) {
+        vw_device_queue_statistics(device, i, &queue);
+        now.frames[i % 2] += queue.counters.frames;
+        now.bytes[i % 2] += queue.counters.bytes;
+        now.kicks += queue.counters.kicks;
+        now.calls += queue.counters.calls;
+        for (size_t j = 0; j < VW_ARRAY_SIZE(queue_counters); j++)
+            if (is_drop(&queue_counters[j]))
+                now.drops += value_of(&queue.counters, &queue_counters[j]);
+    }
+    return now;
+}
+
+void report_rates(const char *name, const struct vw_device *device, double seconds, bool json,
+                  struct report_before *before)
+{
+    struct report_before now = totals(device);
+    double to_guest = (double)(now.frames[0] - before->frames[0]) / seconds;
+    double from_guest = (double)(now.frames[1] - before->frames[1]) / seconds;
+    double to_guest_mbit = (double)(now.bytes[0] - before->bytes[0]) * 8e-6 / seconds;
+    double from_guest_mbit = (double)(now.bytes[1] - before->bytes[1]) * 8e-6 / seconds;
+    double kicks = (double)(now.kicks - before->kicks) / seconds;
+    double calls = (double)(now.calls - before->calls) / seconds;
+    uint64_t drops = now.drops - before->drops;
+
+    *before = now;
+    if (json) {
+        print_json(json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I}", "socket", name,
+                             "seconds", seconds, "from_guest_frames_per_second", from_guest,
+                             "from_guest_mbit_per_second", from_guest_mbit,
+                             "to_guest_frames_per_second", to_guest, "to_guest_mbit_per_second",
+                             to_guest_mbit, "kicks_per_second", kicks, "calls_per_second", calls,
+                             "drops", (json_int_t)drops));
+        return;
+    }
+    printf("%s: from guest %.0f frames/s %.1f Mb/s, to guest %.0f frames/s %.1f Mb/s, "
+           "%.0f kicks/s, %.0f calls/s, %" PRIu64 " dropped\n",
+           name, from_guest, from_guest_mbit, to_guest, to_guest_mbit, kicks, calls, drops);
+    fflush(stdout);
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/command.h"
+
+static const struct {
+    const char *name;
+    command_function run;
+    const char *summary;
+} commands[] = {
+    {"device", command_device, "serve a virtual machine's network card over vhost-user"},
+};
+
+static void print_help(FILE *to)
+{
+    fputs("virtwire: virtio-net in user space\n"
+          "\n"
+          "usage: virtwire COMMAND [OPTION...]\n"
+          "\n"
+          "commands:\n",
+          to);
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+        fprintf(to, "  %-10s %s\n", commands[i].name, commands[i].summary);
+    fputs("\n"
+          "'virtwire COMMAND --help' tells more, with examples.\n"
+          "'virtwire --version' prints the version.\n",
+          to);
+}
+
+void command_log(void *context, enum vw_log_level level, const char *line)
+{
+    static const char *const prefixes[] = {"error: ", "warning: ", "", "debug: "};
+
+    (void)context;
+    fprintf(stderr, "virtwire: %s%s\n", prefixes[level], line);
+}
+
+int command_usage_error(const char *command, const char *format, ...)
+{
+    va_list arguments;
+
+    fprintf(stderr, "virtwire%s%s: ", *command != '\0' ? " " : "", command);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "\nTry 'virtwire%s%s --help'.\n", *command != '\0' ? " " : "", command);
+    return EXIT_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help(stderr);
+        return EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
+        print_help(stdout);
+        return EXIT_SUCCESS;
+    }
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
+        puts("virtwire " VIRTWIRE_VERSION);
+        return EXIT_SUCCESS;
+    }
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    return command_usage_error("", "there is no command '%s'", argv[1]);
+}

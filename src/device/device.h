@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The back-end: a virtio-net device that a VMM reaches over a vhost-user socket, and a port behind
+ * it.
+ *
+ * Theory of operation
+ * -------------------
+ * A device has one control thread, that of the caller, and one worker thread for each queue pair.
+ * The caller owns the event loop: it polls vw_device_fd for reading and then calls
+ * vw_device_process, which accepts front-ends, carries out their messages and serves the control
+ * queue. All functions here are for that one thread. Devices share nothing and never wait for one
+ * another.
+ *
+ * One front-end is served at a time; it may go and come back, or another may, without end. What
+ * a front-end or a guest does wrong ends its connection or breaks its queue, is counted and
+ * logged, and harms nothing else.
+ */
+#ifndef VW_DEVICE_DEVICE_H
+#define VW_DEVICE_DEVICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/log.h"
+#include "device/counters.h"
+#include "net/header.h"
+#include "port/port.h"
+
+/* vhost-user numbers rings with 8 bits; one is the control queue. */
+#define VW_DEVICE_MAX_PAIRS 127
+
+struct vw_device_options {
+    const char *socket_path; /* to listen at, or to connect to; NULL with fd */
+    int fd;                  /* an open socket, listening or connected; -1 for none */
+    bool client;             /* connect to socket_path, again and again, instead of listening */
+    unsigned queue_pairs;    /* 1 .. VW_DEVICE_MAX_PAIRS, as many as the port has queues */
+    uint32_t queue_size;     /* largest ring accepted; 0: 32768 */
+    bool has_mac;
+    uint8_t mac[6];
+    unsigned mtu;            /* told to the guest; 0: no MTU feature */
+    uint64_t features_off;   /* features not to be offered */
+    struct vw_port *port;    /* outlives the device */
+    const struct vw_log *log;
+};
+
+struct vw_device;
+
+/*
+ * Creates a device and starts its workers. Returns 0, or -errno and one sentence in `error` that
+ * says what was wrong and what to do.
+ */
+int vw_device_create(const struct vw_device_options *options, struct vw_device **device,
+                     char *error, unsigned error_size);
+
+/* Ends the connection, stops the workers, removes the socket. The port stays open. */
+void vw_device_destroy(struct vw_device *device);
+
+/* A descriptor that is readable when vw_device_process has something to do. */
+int vw_device_fd(const struct vw_device *device);
+
+/*
+ * Does what there is to do, without waiting. Returns 0; or 1 if the device has ended, since it was
+ * given a connected socket and that connection is over.
+ */
+int vw_device_process(struct vw_device *device);
+
+/* The features that a device of these options would offer, for --print-capabilities. */
+uint64_t vw_device_offer(const struct vw_device_options *options);
+
+struct vw_queue_statistics {
+    const char *role; /* "receive", "transmit" (both as the guest sees it), "control" */
+    unsigned index;
+    uint32_t size;
+    bool started, enabled, live;
+    const char *broken; /* why the ring is broken, or NULL */
+    struct vw_queue_counters counters;
+    uint64_t header_errors[VW_NET_HEADER_ERROR_COUNT]; /* of drop_header, by reason */
+};
+
+struct vw_device_statistics {
+    bool connected;
+    uint64_t offered, acknowledged; /* features */
+    uint64_t protocol;              /* acknowledged protocol features */
+    unsigned pairs, active_pairs;
+    unsigned queue_count;
+    bool link_up;
+    struct vw_device_counters counters;
+};
+
+void vw_device_statistics(const struct vw_device *device, struct vw_device_statistics *statistics);
+
+/* Statistics of queue `index`, below queue_count. */
+void vw_device_queue_statistics(const struct vw_device *device, unsigned index,
+                                struct vw_queue_statistics *statistics);
+
+#endif

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A device from the inside. Who may touch what:
+ *
+ *   control thread ... everything, but what the workers use only while they are paused
+ *   worker ........... its pair, its two queues, its queue of the port; reads rules, control and
+ *                      toeplitz; with steering also other receive queues, under their locks
+ */
+#ifndef VW_DEVICE_INTERNAL_H
+#define VW_DEVICE_INTERNAL_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/bits.h"
+#include "base/iov.h"
+#include "base/log.h"
+#include "device/counters.h"
+#include "device/device.h"
+#include "device/pair.h"
+#include "device/queue.h"
+#include "memory/memory.h"
+#include "net/checksum.h"
+#include "net/config.h"
+#include "net/control.h"
+#include "net/features.h"
+#include "net/filter.h"
+#include "net/header.h"
+#include "net/rarp.h"
+#include "transport/socket.h"
+
+/* How long a frame waits for more buffers while the guest offers some, but too few. Long against
+ * the time that a guest takes to post more (it does so within its next poll), short against the
+ * timeouts of people. */
+#define VW_STARVED_TIMEOUT_MS 500
+
+/* What the datapath follows. Made anew by vw_device_set_rules whenever something changes. */
+struct vw_rules {
+    uint64_t features;        /* negotiated */
+    uint64_t guest_offloads;  /* GUEST_* in force */
+    unsigned header_size;     /* of the virtio-net header: 10, 12 or 20 */
+    unsigned max_frame;       /* longest unsegmented frame to the guest; 0: any */
+    unsigned active_pairs;
+    bool mergeable, filter, hash, steering;
+};
+
+struct vw_device {
+    struct vw_device_options options;
+    const struct vw_log *log;
+    struct vw_log_limit log_limit;
+    struct vw_port *port;
+
+    int epoll_fd;
+    struct vw_socket_listener listener; /* fd -1: none */
+    int retry_fd;                       /* client mode: timer for the next attempt; -1 */
+    bool ended;
+
+    /* The connection. */
+    int socket;                         /* -1: no front-end */
+    struct vw_socket_receiver receiver;
+    uint64_t offered, acknowledged;     /* virtio features, without bit 30 */
+    bool front_end_features;            /* SET_FEATURES came, and */
+    bool ring_enable;                   /* bit 30 was in it: rings wait for SET_VRING_ENABLE */
+    uint64_t protocol_offered, protocol;
+    uint8_t status;
+    const char *why;                    /* phrase for a refused message */
+    struct vw_memory *memory;
+
+    /* The channel for requests of ours; workers send in-band calls on it. */
+    pthread_mutex_t back_end_lock;
+    int back_end_fd;
+    struct vw_socket_receiver back_end_receiver;
+
+    struct vw_net_config config;
+    struct vw_net_control_state control;
+    struct vw_net_toeplitz toeplitz;
+    struct vw_rules rules;
+
+    unsigned pair_count;
+    struct vw_pair *pairs;
+    struct vw_queue *queues;            /* 2 a pair, then the control queue */
+    int control_kick_watched;           /* the control queue's kick descriptor in epoll, or -1 */
+    bool paused;
+
+    struct vw_device_counters counters;
+};
+
+/* What woke the control thread. */
+enum vw_device_event {
+    VW_EVENT_LISTENER,
+    VW_EVENT_SOCKET,
+    VW_EVENT_BACK_END,
+    VW_EVENT_CONTROL_KICK,
+    VW_EVENT_LINK,
+    VW_EVENT_RETRY,
+    VW_EVENT_MEMORY_LOST,
+};
+
+/* device.c: waits, pauses, rules */
+int vw_device_watch(struct vw_device *device, int fd, uint32_t events, enum vw_device_event event);
+void vw_device_unwatch(struct vw_device *device, int fd);
+void vw_device_pause(struct vw_device *device);
+void vw_device_resume(struct vw_device *device);
+void vw_device_set_rules(struct vw_device *device);
+void vw_device_set_link(struct vw_device *device, bool up);
+uint16_t vw_device_steer(const struct vw_device *device, const struct vw_net_hash *hash);
+
+static inline struct vw_queue *vw_device_control_queue(struct vw_device *device)
+{
+    return &device->queues[2 * device->pair_count];
+}
+
+/* session.c: the front-end's connection */
+void vw_session_start(struct vw_device *device, int socket);
+void vw_session_end(struct vw_device *device, const char *reason, bool fault);
+void vw_session_readable(struct vw_device *device);
+
+/* Back to what a front-end finds when it connects, or after a device reset. Paused. */
+void vw_session_reset_rings(struct vw_device *device);
+
+/* messages.c: carries out one message that was checked. Returns 0, or -errno with device->why. For
+ * a request with a reply of its own, *reply is that reply. */
+int vw_session_handle(struct vw_device *device, const struct vw_vu_message *message,
+                      struct vw_vu_message *reply);
+
+/* back_end.c: requests of ours */
+void vw_back_end_set(struct vw_device *device, int fd);
+void vw_back_end_readable(struct vw_device *device);
+void vw_back_end_config_changed(struct vw_device *device);
+bool vw_back_end_call(struct vw_device *device, unsigned index);
+void vw_back_end_error(struct vw_device *device, unsigned index);
+
+/* control_queue.c: commands of the guest's driver */
+void vw_control_queue_run(struct vw_device *device);
+int vw_control_queue_watch(struct vw_device *device);
+void vw_control_queue_unwatch(struct vw_device *device);
+
+/* receive.c: the worker slept for its whole time */
+void vw_receive_timed_out(struct vw_pair *pair);
+
+#endif

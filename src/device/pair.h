@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * A queue pair: one receive queue, one transmit queue, one queue of the port, one worker thread.
+ *
+ * Theory of operation
+ * -------------------
+ * The worker alternates between its two directions, a batch at a time, so that neither starves the
+ * other. When nothing moved in a whole round it arms (asks for the kicks that it needs), looks
+ * again, and sleeps in one epoll_wait for kicks, port and control.
+ *
+ *   guest -> port (transmit.c): fetch chains, check headers, hand one batch to the port, use the
+ *       chains as the port completes them, publish once
+ *   port -> guest (receive.c): borrow a batch of frames, fill buffers, publish once, give the
+ *       frames back to the port
+ *
+ * The control thread stops the workers at a quiescent point before it changes anything that they
+ * use: vw_worker_pause returns when the worker has no transmitted frame in flight and holds no
+ * fetched chain, and vw_worker_resume lets it go on. Frames that the port lent and that found no
+ * buffer stay where they are.
+ */
+#ifndef VW_DEVICE_PAIR_H
+#define VW_DEVICE_PAIR_H
+
+#include <linux/virtio_net.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "device/queue.h"
+#include "port/port.h"
+
+/* Frames on their way to the port. frames[i] came in chain frame_chain[i] of the queue. */
+struct vw_transmit_batch {
+    struct vw_frame frames[VW_PORT_BATCH];
+    struct virtio_net_hdr_v1 headers[VW_PORT_BATCH];
+    uint16_t sums[VW_PORT_BATCH]; /* checksums that were completed here */
+    uint16_t frame_chain[VW_PORT_BATCH];
+    uint32_t frame_count;
+    uint32_t submitted; /* frames that the port took */
+    uint32_t completed; /* frames that the port finished */
+};
+
+/* Frames that the port lent. */
+struct vw_receive_batch {
+    struct vw_frame frames[VW_PORT_BATCH];
+    bool done[VW_PORT_BATCH];   /* delivered or dropped, out of turn, by steering */
+    uint32_t first, count;
+    bool starved;               /* frames[first] found not enough buffers */
+    uint32_t starved_held;      /* how many it found at the last look */
+};
+
+struct vw_pair {
+    struct vw_device *device;
+    unsigned index;
+    struct vw_queue *receive, *transmit;
+    struct vw_port_queue *port_queue;
+    struct vw_transmit_batch out;
+    struct vw_receive_batch in;
+
+    pthread_t thread;
+    bool thread_running;
+    int epoll_fd, wake_fd;
+    int port_fd;                /* descriptor of the port in the epoll set, or -1 */
+    uint32_t port_events;
+    int kick_fds[2];            /* those of receive and transmit in the epoll set, or -1 */
+    bool transmit_kicked;       /* a kick for a disabled transmit queue, see transmit.c */
+    _Atomic uint32_t in_band_kicks[2]; /* that came for receive and transmit */
+    uint32_t in_band_seen[2];
+    _Atomic bool pause, stop;
+    sem_t parked, resumed;
+};
+
+/* Starts and ends the worker thread. vw_worker_start returns 0 or -errno; it starts paused. */
+int vw_worker_start(struct vw_pair *pair);
+void vw_worker_stop(struct vw_pair *pair);
+
+/* The quiescent point. Control thread only; never nested. */
+void vw_worker_pause_begin(struct vw_pair *pair);
+void vw_worker_pause_wait(struct vw_pair *pair);
+void vw_worker_resume(struct vw_pair *pair);
+
+/*
+ * While paused: takes the queues' kick descriptors out of the worker's wait, and into it. The first
+ * comes before a descriptor is closed or replaced: as long as the front-end has it open, too, the
+ * wait would go on holding it. watch returns -errno for a descriptor that cannot be waited for.
+ */
+void vw_worker_unwatch_kicks(struct vw_pair *pair);
+int vw_worker_watch_kicks(struct vw_pair *pair);
+
+/* An in-band kick for one of the pair's queues. Control thread. */
+void vw_worker_kick(struct vw_pair *pair, struct vw_queue *queue);
+
+/* One turn of each direction; true if anything moved. Worker only. */
+bool vw_transmit_run(struct vw_pair *pair);
+bool vw_receive_run(struct vw_pair *pair);
+
+/* Asks for the kicks that the direction needs. False: there is work, do not sleep. */
+bool vw_transmit_arm(struct vw_pair *pair);
+bool vw_receive_arm(struct vw_pair *pair);
+
+/* Quiescence: completes or gives back all chains. */
+void vw_transmit_drain(struct vw_pair *pair);
+void vw_receive_drain(struct vw_pair *pair);
+
+/* Frames that were fetched and that the port did not take yet? */
+static inline bool vw_transmit_blocked(const struct vw_pair *pair)
+{
+    return pair->out.submitted < pair->out.frame_count;
+}
+
+/* Does the receive direction want frames from the port? */
+bool vw_receive_wanted(const struct vw_pair *pair);
+
+#endif

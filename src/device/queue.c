@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "device/queue.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "device/internal.h"
+
+/* Elements that the transmit path needs free in front of a frame: one for the header, and two more
+ * to splice a checksum in (transmit.c). */
+#define TRANSMIT_HEADROOM 3
+
+int vw_queue_init(struct vw_queue *queue, struct vw_device *device, unsigned index,
+                  enum vw_queue_role role)
+{
+    memset(queue, 0, sizeof(*queue));
+    queue->device = device;
+    queue->index = index;
+    queue->role = role;
+    queue->kick_fd = queue->call_fd = queue->error_fd = -1;
+    return -pthread_mutex_init(&queue->lock, NULL);
+}
+
+void vw_queue_destroy(struct vw_queue *queue)
+{
+    vw_queue_reset(queue);
+    free(queue->chains);
+    free(queue->pool.iov);
+    pthread_mutex_destroy(&queue->lock);
+}
+
+static void replace_fd(int *slot, int fd)
+{
+    if (*slot >= 0)
+        close(*slot);
+    *slot = fd;
+}
+
+/*
+ * Descriptors come from the front-end. One that blocks would stop a worker, and with it everything
+ * that waits for that worker, so all of them are made non-blocking.
+ */
+static int tame(int fd)
+{
+    int flags = fd >= 0 ? fcntl(fd, F_GETFL) : -1;
+
+    if (flags >= 0 && !(flags & O_NONBLOCK))
+        fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+    return fd;
+}
+
+void vw_queue_set_kick_fd(struct vw_queue *queue, int fd)
+{
+    replace_fd(&queue->kick_fd, tame(fd));
+}
+
+void vw_queue_set_call_fd(struct vw_queue *queue, int fd)
+{
+    struct stat status;
+
+    replace_fd(&queue->call_fd, tame(fd));
+    queue->call_is_socket = fd >= 0 && fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode);
+}
+
+void vw_queue_set_error_fd(struct vw_queue *queue, int fd)
+{
+    replace_fd(&queue->error_fd, tame(fd));
+}
+
+void vw_queue_reset(struct vw_queue *queue)
+{
+    vw_queue_set_kick_fd(queue, -1);
+    vw_queue_set_call_fd(queue, -1);
+    vw_queue_set_error_fd(queue, -1);
+    queue->size = 0;
+    queue->addressed = false;
+    queue->base = 0;
+    queue->started = queue->enabled = queue->live = false;
+    queue->call_in_band = false;
+    queue->chain_first = queue->chain_count = 0;
+    queue->pool.used = 0;
+}
+
+/* Room for as many chains and pieces as a ring of this size can hold. It only ever grows. */
+static int make_room(struct vw_queue *queue, uint32_t size)
+{
+    bool receives = queue->role == VW_QUEUE_RECEIVE;
+    uint32_t chains = receives ? size : VW_PORT_BATCH;
+    uint32_t pieces = receives ? 2 * size + 1024
+                               : size + VW_MEMORY_MAX_REGIONS + chains * (TRANSMIT_HEADROOM + 1);
+
+    if (chains > queue->chain_capacity) {
+        struct vw_chain *grown = realloc(queue->chains, chains * sizeof(*grown));
+
+        if (grown == NULL)
+            return -ENOMEM;
+        queue->chains = grown;
+        queue->chain_capacity = chains;
+    }
+    if (pieces > queue->pool.capacity) {
+        struct iovec *grown = realloc(queue->pool.iov, pieces * sizeof(*grown));
+
+        if (grown == NULL)
+            return -ENOMEM;
+        queue->pool.iov = grown;
+        queue->pool.capacity = pieces;
+    }
+    queue->pool.headroom = queue->role == VW_QUEUE_TRANSMIT ? TRANSMIT_HEADROOM : 0;
+    return 0;
+}
+
+/* One part of the ring at a front-end's address: mapped in one piece, and aligned? */
+static void *find_area(const struct vw_memory *memory, const struct vw_ring_config *config,
+                       enum vw_ring_area area, uint64_t user, const char **why)
+{
+    uint64_t size = vw_ring_area_size(config->format, area, config->size);
+    void *local = vw_memory_from_user(memory, user, size);
+
+    if (local == NULL)
+        *why = "a part of the ring lies outside the memory table";
+    else if ((uintptr_t)local % vw_ring_area_alignment(config->format, area) != 0) {
+        *why = "a part of the ring is not aligned";
+        local = NULL;
+    }
+    return local;
+}
+
+static int find_areas(const struct vw_queue *queue, const struct vw_memory *memory,
+                      struct vw_ring_config *config, const char **why)
+{
+    config->descriptor_area =
+        find_area(memory, config, VW_RING_DESCRIPTOR_AREA, queue->descriptor_user, why);
+    config->driver_area = find_area(memory, config, VW_RING_DRIVER_AREA, queue->driver_user, why);
+    config->device_area = find_area(memory, config, VW_RING_DEVICE_AREA, queue->device_user, why);
+    return config->descriptor_area != NULL && config->driver_area != NULL &&
+                   config->device_area != NULL
+               ? 0
+               : -EFAULT;
+}
+
+static void take_down(struct vw_queue *queue)
+{
+    if (!queue->live)
+        return;
+    queue->base = vw_device_ring_base(&queue->ring);
+    queue->live = false;
+}
+
+int vw_queue_refresh(struct vw_queue *queue, enum vw_ring_format format, uint64_t features,
+                     const struct vw_memory *memory, const char **why)
+{
+    struct vw_ring_config config = {.format = format, .size = queue->size, .features = features};
+
+    /* Moving a ring does not mend it: only a ring that was stopped starts anew. */
+    enum vw_ring_error broken = queue->live ? queue->ring.error : VW_RING_OK;
+
+    take_down(queue);
+    if (!queue->started || queue->size == 0 || !queue->addressed || memory->count == 0)
+        return 0;
+    if (!vw_ring_size_valid(format, queue->size)) {
+        *why = "a ring of this size cannot be";
+        return -EINVAL;
+    }
+    int error = find_areas(queue, memory, &config, why);
+    if (error < 0)
+        return error;
+    error = make_room(queue, queue->size);
+    if (error < 0) {
+        *why = "out of memory";
+        return error;
+    }
+    error = vw_device_ring_init(&queue->ring, &config, memory);
+    if (error == 0)
+        error = vw_device_ring_set_base(&queue->ring, queue->base);
+    if (error < 0) {
+        *why = "the base is not a position in this ring";
+        return error;
+    }
+    queue->chain_first = queue->chain_count = 0;
+    queue->pool.used = 0;
+    queue->broken_told = broken != VW_RING_OK;
+    queue->ring.error = broken;
+    queue->live = true;
+    return 0;
+}
+
+uint32_t vw_queue_stop(struct vw_queue *queue)
+{
+    take_down(queue);
+    queue->started = false;
+    return queue->base;
+}
+
+void vw_queue_give_back(struct vw_queue *queue)
+{
+    if (vw_queue_held(queue) > 0)
+        vw_device_ring_give_back(&queue->ring, &queue->chains[queue->chain_first],
+                                 vw_queue_held(queue));
+}
+
+/* Writes 8 bytes, as an eventfd wants and as User-mode Linux's stream sockets expect. */
+static bool notify(int fd, bool is_socket)
+{
+    uint64_t one = 1;
+    ssize_t sent;
+
+    do {
+        sent = is_socket ? send(fd, &one, sizeof(one), MSG_NOSIGNAL | MSG_DONTWAIT)
+                         : write(fd, &one, sizeof(one));
+    } while (sent < 0 && errno == EINTR);
+    return sent == (ssize_t)sizeof(one);
+}
+
+void vw_queue_call(struct vw_queue *queue)
+{
+    bool told = false;
+
+    if (queue->call_fd >= 0)
+        told = notify(queue->call_fd, queue->call_is_socket);
+    else if (queue->call_in_band)
+        told = vw_back_end_call(queue->device, queue->index);
+    else
+        return; /* the driver polls */
+    vw_count(&queue->counters.calls, 1);
+    /* A descriptor that is full holds calls that the guest has not taken: none is lost. */
+    if (!told)
+        vw_count(&queue->counters.calls_refused, 1);
+}
+
+void vw_queue_break(struct vw_queue *queue, enum vw_ring_error error)
+{
+    if (queue->ring.error == VW_RING_OK)
+        queue->ring.error = error;
+}
+
+void vw_queue_report_broken(struct vw_queue *queue)
+{
+    static const char *const roles[] = {"receive", "transmit", "control"};
+
+    if (vw_likely(queue->ring.error == VW_RING_OK) || queue->broken_told)
+        return;
+    queue->broken_told = true;
+    vw_count(&queue->counters.broken, 1);
+    vw_log_limited(queue->device->log, &queue->device->log_limit, VW_LOG_WARNING,
+                   "queue %u (%s): the guest broke the ring: %s; the queue stays stopped until the "
+                   "guest sets it up again",
+                   queue->index, roles[queue->role], vw_ring_error_text(queue->ring.error));
+    if (queue->error_fd >= 0)
+        notify(queue->error_fd, false);
+    else if (queue->call_in_band)
+        vw_back_end_error(queue->device, queue->index);
+}

@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Port to guest.
+ *
+ * Theory of operation
+ * -------------------
+ * Buffers are fetched ahead, a batch at a time, and held in queue->chains[chain_first ..
+ * chain_count). A receive chain has only device-writable pieces and the pool leaves no gap between
+ * chains, so the pieces of consecutive buffers form one list: a frame that needs several mergeable
+ * buffers is one copy into that list.
+ *
+ * A frame that finds not enough buffers stays in the batch, and the port is not asked for more: the
+ * queue is *starved* until the guest's next kick. Held buffers stay fetched meanwhile, so that the
+ * kick asked for is one for *more* of them. That neither spins nor freezes.
+ *
+ * With RSS a frame may belong to another pair's queue. Then each ring is used under its queue's
+ * lock, taken once for each batch and queue; a frame for another pair's queue that has no buffers
+ * is dropped, as a network card does, since waiting would hold back the flows of this queue.
+ */
+#include "device/internal.h"
+#include "device/pair.h"
+
+/* What became of a frame. */
+enum delivery {
+    DELIVERED, /* or dropped and counted: either way done with */
+    STARVED,   /* not enough buffers for now */
+};
+
+static enum delivery drop(uint64_t *counter)
+{
+    vw_count(counter, 1);
+    return DELIVERED;
+}
+
+/* The most buffers fetched ahead. A frame of 64 KiB in buffers of a page needs 17. */
+#define FETCH_AHEAD 64
+
+/* Adds available buffers to those that are held. False if there are no more, or no room. */
+static bool fetch_more(struct vw_queue *queue, uint32_t wanted)
+{
+    if (queue->chain_first > 0) {
+        /* What was used is done with; what is left is fetched again, to the start of the pool. */
+        vw_queue_give_back(queue);
+        queue->chain_first = queue->chain_count = 0;
+        queue->pool.used = 0;
+    }
+    uint32_t room = queue->chain_capacity - queue->chain_count;
+    if (wanted > room)
+        wanted = room;
+    if (wanted == 0)
+        return false;
+    uint32_t count = vw_device_ring_fetch(&queue->ring, &queue->chains[queue->chain_count], wanted,
+                                          &queue->pool);
+    for (uint32_t i = 0; i < count; i++) {
+        struct vw_chain *chain = &queue->chains[queue->chain_count];
+
+        if (vw_unlikely(chain->readable_count > 0 || chain->writable_length == 0)) {
+            /* A receiveq buffer is for us to write (virtio 1.x, section 5.1.6.3). */
+            vw_queue_break(queue, VW_RING_WRONG_DIRECTION);
+            break;
+        }
+        queue->chain_count++;
+    }
+    vw_queue_report_broken(queue);
+    return count > 0 && queue->ring.error == VW_RING_OK;
+}
+
+/* How many held buffers take `need` bytes, fetching more as necessary; 0 if there are too few. */
+static uint32_t reserve(struct vw_queue *queue, uint64_t need)
+{
+    uint64_t have = 0;
+    uint32_t count = 0;
+
+    for (;;) {
+        while (queue->chain_first + count < queue->chain_count) {
+            have += queue->chains[queue->chain_first + count].writable_length;
+            count++;
+            if (have >= need)
+                return count;
+        }
+        if (queue->chain_first > 0)
+            have = count = 0; /* the held ones move to the front */
+        if (!fetch_more(queue, FETCH_AHEAD))
+            return 0;
+    }
+}
+
+/* All the buffers that the ring can ever offer, or that we can hold, are in hand. */
+static bool holds_everything(const struct vw_queue *queue)
+{
+    return vw_queue_held(queue) == queue->chain_capacity ||
+           queue->pool.used + queue->size > queue->pool.capacity;
+}
+
+/* Writes header and frame into the first `count` held buffers and uses them. */
+static void fill(struct vw_queue *queue, uint32_t count, const struct vw_net_header *header,
+                 unsigned header_size, const struct vw_frame *frame)
+{
+    struct vw_chain *chains = &queue->chains[queue->chain_first];
+    uint8_t raw[VW_NET_HEADER_MAX];
+    uint32_t pieces = 0, left = header_size + frame->length;
+
+    for (uint32_t i = 0; i < count; i++) {
+        pieces += chains[i].writable_count;
+        chains[i].written = left < chains[i].writable_length ? left : chains[i].writable_length;
+        left -= chains[i].written;
+    }
+    vw_net_header_encode(header, raw, header_size);
+    vw_iov_write(chains[0].iov, pieces, 0, raw, header_size);
+    vw_iov_copy(chains[0].iov, pieces, header_size, frame->iov + 1, frame->iov_count - 1, 0,
+                frame->length);
+    vw_device_ring_use(&queue->ring, chains, count);
+    queue->chain_first += count;
+}
+
+/*
+ * Makes the header what the guest may see: an offload that it did not accept is carried out here,
+ * or the frame is refused. Returns NULL if the frame can go on, else the counter of the reason.
+ */
+static uint64_t *adapt_header(struct vw_queue *queue, const struct vw_rules *rules,
+                              struct vw_net_header *header, const struct vw_frame *frame)
+{
+    struct vw_queue_counters *counters = &queue->counters;
+    unsigned work = vw_net_header_work_for_guest(header, rules->guest_offloads);
+
+    if (work & VW_NET_WORK_SEGMENT)
+        return &counters->drop_no_offload;
+    if (header->gso_type != VIRTIO_NET_HDR_GSO_NONE)
+        vw_count(&counters->gso_frames, 1);
+    else if (rules->max_frame != 0 && frame->length > rules->max_frame)
+        return &counters->drop_mtu;
+    if (work & VW_NET_WORK_CHECKSUM) {
+        /* The frame lies in the port's memory, which nobody else writes. */
+        if (vw_net_complete_checksum(frame->iov + 1, frame->iov_count - 1, header->csum_start,
+                                     header->csum_offset, frame->length) < 0)
+            return &counters->drop_header;
+        vw_net_header_checksum_done(header);
+        vw_count(&counters->checksums_completed, 1);
+    }
+    if (!vw_has(rules->guest_offloads, VIRTIO_NET_F_GUEST_CSUM))
+        header->flags = 0; /* DATA_VALID, too, is only for who accepted it */
+    return NULL;
+}
+
+static enum delivery deliver(struct vw_queue *queue, const struct vw_rules *rules,
+                             struct vw_frame *frame, const struct vw_net_hash *hash)
+{
+    struct vw_net_header header;
+    uint8_t raw[VW_PORT_HEADER];
+    uint32_t count = 1;
+
+    uint64_t need = (uint64_t)rules->header_size + frame->length;
+    if (rules->mergeable) {
+        count = reserve(queue, need);
+        if (count == 0)
+            return holds_everything(queue) ? drop(&queue->counters.drop_too_small) : STARVED;
+    } else {
+        if (reserve(queue, 1) == 0)
+            return STARVED;
+        if (queue->chains[queue->chain_first].writable_length < need)
+            return drop(&queue->counters.drop_too_small);
+    }
+
+    vw_iov_read(frame->iov, 1, 0, raw, sizeof(raw));
+    vw_net_header_decode(&header, raw, sizeof(raw));
+    uint64_t *refused = adapt_header(queue, rules, &header, frame);
+    if (refused != NULL)
+        return drop(refused);
+    header.num_buffers = (uint16_t)count;
+    header.hash_value = hash->value;
+    header.hash_report = hash->report;
+    fill(queue, count, &header, rules->header_size, frame);
+    vw_count(&queue->counters.frames, 1);
+    vw_count(&queue->counters.bytes, frame->length);
+    return DELIVERED;
+}
+
+/* Looks into the frame only as far as the guest asked for. False: the guest does not want it. */
+static bool classify(struct vw_pair *pair, const struct vw_frame *frame, struct vw_net_hash *hash)
+{
+    const struct vw_device *device = pair->device;
+    uint8_t start[VW_NET_DISSECT_BYTES];
+    struct vw_net_packet packet;
+
+    *hash = (struct vw_net_hash){.report = VIRTIO_NET_HASH_REPORT_NONE};
+    if (!device->rules.filter && !device->rules.hash)
+        return true;
+    size_t length = vw_net_dissect_iov(&packet, start, frame->iov + 1, frame->iov_count - 1, 0);
+    if (device->rules.filter &&
+        vw_net_filter(&device->control, start, length) != VW_NET_PASS)
+        return false;
+    if (device->rules.hash)
+        *hash = vw_net_hash_frame(&device->toeplitz, device->control.rss.hash_types, &packet,
+                                  start);
+    return true;
+}
+
+/* Gives the port back the frames at the front that are done with. */
+static bool release_done(struct vw_pair *pair)
+{
+    struct vw_receive_batch *in = &pair->in;
+    uint32_t before = in->first;
+
+    while (in->first < in->count && in->done[in->first])
+        in->first++;
+    if (in->first == before)
+        return false;
+    pair->port_queue->port->ops->release(pair->port_queue, in->first - before);
+    return true;
+}
+
+static void note_starved(struct vw_pair *pair)
+{
+    struct vw_queue *queue = pair->receive;
+
+    if (!pair->in.starved)
+        vw_count(&queue->counters.waits, 1);
+    pair->in.starved = true;
+    pair->in.starved_held = vw_queue_held(queue);
+}
+
+/* Frames that are all for this pair's own queue: the usual case, with no lock. */
+static void deliver_own(struct vw_pair *pair)
+{
+    struct vw_receive_batch *in = &pair->in;
+    struct vw_queue *queue = pair->receive;
+    struct vw_net_hash hash;
+
+    for (uint32_t i = in->first; i < in->count; i++) {
+        if (in->done[i])
+            continue;
+        if (!classify(pair, &in->frames[i], &hash)) {
+            drop(&queue->counters.drop_filter);
+        } else if (deliver(queue, &pair->device->rules, &in->frames[i], &hash) == STARVED) {
+            note_starved(pair);
+            break;
+        }
+        in->done[i] = true;
+    }
+    vw_queue_publish(queue);
+}
+
+/* With steering: first what belongs to others, queue by queue, then our own. */
+static void deliver_others(struct vw_pair *pair)
+{
+    struct vw_receive_batch *in = &pair->in;
+    struct vw_device *device = pair->device;
+    struct vw_net_hash hashes[VW_PORT_BATCH];
+    uint16_t targets[VW_PORT_BATCH];
+
+    for (uint32_t i = in->first; i < in->count; i++) {
+        targets[i] = (uint16_t)pair->index;
+        if (in->done[i])
+            continue;
+        if (classify(pair, &in->frames[i], &hashes[i]))
+            targets[i] = vw_device_steer(device, &hashes[i]);
+        /* a frame that the filter drops is dropped by deliver_own, on our own queue's account */
+    }
+    for (unsigned target = 0; target < device->pair_count; target++) {
+        struct vw_queue *queue = device->pairs[target].receive;
+
+        if (target == pair->index || !vw_queue_works(queue) || !queue->enabled)
+            continue;
+        pthread_mutex_lock(&queue->lock);
+        for (uint32_t i = in->first; i < in->count; i++) {
+            if (in->done[i] || targets[i] != target)
+                continue;
+            if (deliver(queue, &device->rules, &in->frames[i], &hashes[i]) == STARVED)
+                drop(&queue->counters.drop_ring_full);
+            in->done[i] = true;
+        }
+        vw_queue_publish(queue);
+        pthread_mutex_unlock(&queue->lock);
+    }
+}
+
+/* May frames go to this pair's queue? Not if the driver uses fewer pairs (section 5.1.6.5.5). */
+static bool receive_open(const struct vw_pair *pair)
+{
+    return vw_queue_works(pair->receive) && pair->receive->enabled &&
+           pair->index < pair->device->rules.active_pairs;
+}
+
+bool vw_receive_wanted(const struct vw_pair *pair)
+{
+    return receive_open(pair) && !pair->in.starved;
+}
+
+/* A starved queue is looked at again when it has more buffers than at the last look. */
+static bool still_starved(struct vw_pair *pair)
+{
+    struct vw_receive_batch *in = &pair->in;
+
+    if (in->starved && vw_device_ring_pending(&pair->receive->ring))
+        in->starved = false;
+    return in->starved;
+}
+
+bool vw_receive_run(struct vw_pair *pair)
+{
+    struct vw_receive_batch *in = &pair->in;
+    struct vw_queue *queue = pair->receive;
+    bool steering = pair->device->rules.steering;
+
+    if (!receive_open(pair))
+        return false;
+    if (in->first == in->count) {
+        in->starved = false;
+        in->first = 0;
+        in->count = pair->port_queue->port->ops->receive(pair->port_queue, in->frames,
+                                                         VW_PORT_BATCH);
+        if (in->count == 0)
+            return false;
+        memset(in->done, 0, sizeof(in->done));
+        vw_count(&queue->counters.batches, 1);
+    }
+    if (steering) {
+        deliver_others(pair);
+        pthread_mutex_lock(&queue->lock);
+    }
+    if (!still_starved(pair)) {
+        vw_device_ring_disarm(&queue->ring);
+        deliver_own(pair);
+    }
+    if (steering)
+        pthread_mutex_unlock(&queue->lock);
+    return release_done(pair);
+}
+
+bool vw_receive_arm(struct vw_pair *pair)
+{
+    struct vw_queue *queue = pair->receive;
+    bool steering = pair->device->rules.steering;
+    bool nothing_more = true;
+
+    /* With frames waiting for buffers a kick is wanted; otherwise none ever is. */
+    if (!pair->in.starved || !vw_queue_works(queue))
+        return true;
+    if (steering)
+        pthread_mutex_lock(&queue->lock);
+    nothing_more = vw_device_ring_arm(&queue->ring);
+    if (steering)
+        pthread_mutex_unlock(&queue->lock);
+    return nothing_more;
+}
+
+/*
+ * The guest offers some buffers, but for a while no more, and they do not suffice: a driver that
+ * waits for us to use them before it posts others would wait for ever. The frame is dropped.
+ */
+void vw_receive_timed_out(struct vw_pair *pair)
+{
+    struct vw_receive_batch *in = &pair->in;
+
+    if (!in->starved || in->starved_held == 0 || in->first == in->count)
+        return;
+    vw_count(&pair->receive->counters.drop_too_small, 1);
+    in->done[in->first] = true;
+    in->starved = false;
+    release_done(pair);
+}
+
+void vw_receive_drain(struct vw_pair *pair)
+{
+    struct vw_queue *queue = pair->receive;
+
+    vw_queue_give_back(queue);
+    queue->chain_first = queue->chain_count = 0;
+    queue->pool.used = 0;
+    pair->in.starved = false;
+}

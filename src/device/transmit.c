@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Guest to port.
+ *
+ * Theory of operation
+ * -------------------
+ * One batch is under way at a time. Its chains lie in queue->chains[0 .. chain_count), those that
+ * hold a frame worth sending have an entry in out.frames, and everything advances in order:
+ *
+ *   chains:  [ used ........ | waiting for completion | not taken by the port yet ]
+ *            0               chain_first              frame_chain[submitted]
+ *
+ * Payload goes from guest memory straight to the port. The virtio-net header is copied out once,
+ * checked, and the checked copy takes its place: as iov[-1] of the chain, in the element that the
+ * ring layer left free.
+ */
+#include <errno.h>
+
+#include "device/internal.h"
+#include "device/pair.h"
+
+/* Drops the frame of a chain whose header or size is wrong; the chain itself goes back used. */
+static bool refuse(struct vw_queue *queue, enum vw_net_header_error error)
+{
+    switch (error) {
+    case VW_NET_HEADER_FRAME_SHORT:
+        vw_count(&queue->counters.drop_short, 1);
+        break;
+    case VW_NET_HEADER_FRAME_LONG:
+        vw_count(&queue->counters.drop_long, 1);
+        break;
+    default:
+        vw_count(&queue->counters.drop_header, 1);
+        vw_count(&queue->header_errors[error], 1);
+    }
+    return false;
+}
+
+/*
+ * Linux refuses a partial checksum that starts in an unusual place. It is completed here, in two
+ * private bytes that are spliced into the frame: guest memory that is ours to read only is not
+ * written. The pieces before the place move down, into the chain's headroom.
+ */
+static int splice_checksum(struct vw_frame *frame, const struct vw_net_header *header,
+                           uint16_t *sum)
+{
+    struct iovec wire = frame->iov[0], *iov = frame->iov + 1;
+    size_t place = (size_t)header->csum_start + header->csum_offset;
+    uint32_t count = frame->iov_count - 1, front = 0;
+
+    if (vw_net_checksum_value(iov, count, header->csum_start, header->csum_offset, frame->length,
+                              sum) < 0)
+        return -EINVAL;
+    for (; place >= iov[front].iov_len; front++)
+        place -= iov[front].iov_len;
+
+    struct iovec head = {.iov_base = iov[front].iov_base, .iov_len = place};
+    uint32_t rest = front + (uint32_t)vw_iov_drop(iov + front, count - front, place + 2);
+    struct iovec *start = iov + rest - 2 - front;
+
+    memmove(start, iov, front * sizeof(*iov));
+    start[front] = head;
+    start[front + 1] = (struct iovec){.iov_base = sum, .iov_len = sizeof(*sum)};
+    start[-1] = wire;
+    frame->iov = start - 1;
+    frame->iov_count = 1 + front + 2 + (count - rest);
+    return 0;
+}
+
+/* Turns a fetched chain into a frame for the port. False: nothing to send, and it is counted. */
+static bool prepare_frame(struct vw_pair *pair, struct vw_chain *chain, uint32_t slot)
+{
+    struct vw_queue *queue = pair->transmit;
+    const struct vw_rules *rules = &pair->device->rules;
+    struct virtio_net_hdr_v1 *wire = &pair->out.headers[slot];
+    struct vw_frame *frame = &pair->out.frames[slot];
+    uint8_t raw[VW_NET_HEADER_MAX];
+    struct vw_net_header header;
+
+    if (vw_iov_read(chain->iov, chain->readable_count, 0, raw, rules->header_size) <
+        rules->header_size)
+        return refuse(queue, VW_NET_HEADER_FRAME_SHORT);
+    uint32_t length = chain->readable_length - rules->header_size;
+    vw_net_header_decode(&header, raw, rules->header_size);
+    enum vw_net_header_error error = vw_net_header_check(&header, length, rules->features);
+    if (vw_unlikely(error != VW_NET_HEADER_OK))
+        return refuse(queue, error);
+
+    size_t skipped = vw_iov_drop(chain->iov, chain->readable_count, rules->header_size);
+    frame->iov = chain->iov + skipped - 1;
+    frame->iov_count = chain->readable_count - (uint32_t)skipped + 1;
+    frame->iov[0].iov_base = wire;
+    frame->iov[0].iov_len = VW_PORT_HEADER;
+    frame->length = length;
+    if (vw_unlikely(vw_net_header_csum_unusual(&header)) &&
+        header.gso_type == VIRTIO_NET_HDR_GSO_NONE) {
+        if (splice_checksum(frame, &header, &pair->out.sums[slot]) < 0)
+            return refuse(queue, VW_NET_HEADER_CSUM_PLACE);
+        vw_net_header_checksum_done(&header);
+        vw_count(&queue->counters.checksums_completed, 1);
+    }
+    vw_net_header_encode(&header, wire, VW_PORT_HEADER);
+    if (header.gso_type != VIRTIO_NET_HDR_GSO_NONE)
+        vw_count(&queue->counters.gso_frames, 1);
+    return true;
+}
+
+/* Fetches a new batch. The queue's old one is wholly used. */
+static void fetch_batch(struct vw_pair *pair)
+{
+    struct vw_queue *queue = pair->transmit;
+    struct vw_transmit_batch *out = &pair->out;
+
+    queue->pool.used = 0;
+    queue->chain_first = 0;
+    out->frame_count = out->submitted = out->completed = 0;
+    queue->chain_count =
+        vw_device_ring_fetch(&queue->ring, queue->chains, VW_PORT_BATCH, &queue->pool);
+    for (uint32_t i = 0; i < queue->chain_count; i++) {
+        struct vw_chain *chain = &queue->chains[i];
+
+        chain->written = 0;
+        if (vw_unlikely(chain->writable_count > 0)) {
+            /* A transmitq buffer has nothing for us to write (virtio 1.x, section 5.1.6.2). */
+            queue->chain_count = i;
+            vw_queue_break(queue, VW_RING_WRONG_DIRECTION);
+            break;
+        }
+        if (prepare_frame(pair, chain, out->frame_count))
+            out->frame_chain[out->frame_count++] = (uint16_t)i;
+    }
+    vw_queue_report_broken(queue);
+}
+
+static void submit(struct vw_pair *pair)
+{
+    struct vw_transmit_batch *out = &pair->out;
+    struct vw_port_queue *port_queue = pair->port_queue;
+
+    if (!vw_transmit_blocked(pair))
+        return;
+    out->submitted += port_queue->port->ops->transmit(port_queue, &out->frames[out->submitted],
+                                                      out->frame_count - out->submitted);
+    if (vw_transmit_blocked(pair))
+        vw_count(&pair->transmit->counters.waits, 1);
+}
+
+static void count_result(struct vw_queue *queue, const struct vw_frame *frame,
+                         enum vw_port_result result)
+{
+    struct vw_queue_counters *counters = &queue->counters;
+
+    switch (result) {
+    case VW_PORT_SENT:
+        vw_count(&counters->frames, 1);
+        vw_count(&counters->bytes, frame->length);
+        break;
+    case VW_PORT_REFUSED:
+        vw_count(&counters->drop_port_refused, 1);
+        break;
+    case VW_PORT_DOWN:
+        vw_count(&counters->drop_port_down, 1);
+        break;
+    case VW_PORT_GONE:
+        vw_count(&counters->drop_port_gone, 1);
+        break;
+    case VW_PORT_FAILED:
+    case VW_PORT_RESULT_COUNT:
+        vw_count(&counters->drop_port_failed, 1);
+        break;
+    }
+}
+
+/* Takes completions, uses their chains, publishes once. True if anything was used. */
+static bool complete(struct vw_pair *pair)
+{
+    struct vw_queue *queue = pair->transmit;
+    struct vw_transmit_batch *out = &pair->out;
+    enum vw_port_result results[VW_PORT_BATCH];
+    uint32_t count = 0;
+
+    if (out->completed < out->submitted)
+        count = pair->port_queue->port->ops->complete(pair->port_queue, results,
+                                                      out->submitted - out->completed);
+    for (uint32_t i = 0; i < count; i++)
+        count_result(queue, &out->frames[out->completed + i], results[i]);
+    out->completed += count;
+
+    /* Chains without a frame go along with the frames before them. */
+    uint32_t end = out->completed == out->frame_count ? queue->chain_count
+                                                      : out->frame_chain[out->completed];
+    if (end == queue->chain_first)
+        return false;
+    vw_device_ring_use(&queue->ring, &queue->chains[queue->chain_first], end - queue->chain_first);
+    queue->chain_first = end;
+    vw_queue_publish(queue);
+    return true;
+}
+
+/*
+ * A disabled queue discards what is transmitted. It does so once for each kick and does not look at
+ * the ring otherwise: User-mode Linux leaves a ring started and disabled when the guest unloads its
+ * driver, and reuses the memory, so a ring that nobody kicks must not be touched.
+ */
+static bool discard(struct vw_pair *pair)
+{
+    struct vw_queue *queue = pair->transmit;
+
+    if (!pair->transmit_kicked)
+        return false;
+    queue->pool.used = 0;
+    queue->chain_first = queue->chain_count = 0;
+    uint32_t count =
+        vw_device_ring_fetch(&queue->ring, queue->chains, VW_PORT_BATCH, &queue->pool);
+    for (uint32_t i = 0; i < count; i++)
+        queue->chains[i].written = 0;
+    vw_queue_report_broken(queue);
+    if (count == 0) {
+        pair->transmit_kicked = !vw_device_ring_arm(&queue->ring);
+        return pair->transmit_kicked;
+    }
+    vw_device_ring_use(&queue->ring, queue->chains, count);
+    vw_count(&queue->counters.drop_disabled, count);
+    vw_queue_publish(queue);
+    return true;
+}
+
+bool vw_transmit_run(struct vw_pair *pair)
+{
+    struct vw_queue *queue = pair->transmit;
+
+    if (!vw_queue_works(queue) && vw_queue_held(queue) == 0)
+        return false;
+    if (!queue->enabled && vw_queue_held(queue) == 0)
+        return discard(pair);
+    pair->transmit_kicked = false;
+    if (vw_queue_held(queue) == 0) {
+        vw_device_ring_disarm(&queue->ring);
+        fetch_batch(pair);
+        if (queue->chain_count == 0)
+            return false;
+        vw_count(&queue->counters.batches, 1);
+    }
+    uint32_t before = pair->out.submitted;
+    submit(pair);
+    return complete(pair) || pair->out.submitted != before;
+}
+
+bool vw_transmit_arm(struct vw_pair *pair)
+{
+    struct vw_queue *queue = pair->transmit;
+
+    /* A disabled queue was armed when its last discard found nothing. With chains in hand the port
+     * wakes us, and the guest has no need to. */
+    if (!vw_queue_works(queue) || !queue->enabled || vw_queue_held(queue) > 0)
+        return true;
+    return vw_device_ring_arm(&queue->ring);
+}
+
+/*
+ * What the port has taken completes; what it has not taken goes back to the guest's ring and is
+ * fetched again afterwards, in order, so that a pause loses and reorders nothing.
+ */
+void vw_transmit_drain(struct vw_pair *pair)
+{
+    struct vw_queue *queue = pair->transmit;
+    struct vw_transmit_batch *out = &pair->out;
+
+    if (vw_queue_held(queue) == 0)
+        return;
+    if (vw_transmit_blocked(pair)) {
+        uint32_t first = out->frame_chain[out->submitted];
+
+        vw_device_ring_give_back(&queue->ring, &queue->chains[first], queue->chain_count - first);
+        queue->chain_count = first;
+        out->frame_count = out->submitted;
+    }
+    pair->port_queue->port->ops->drain(pair->port_queue);
+    while (vw_queue_held(queue) > 0 && complete(pair))
+        ;
+}
