@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/virtio_ring.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -10,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/shared.h"
 #include "device/internal.h"
 
 /* Elements that the transmit path needs free in front of a frame: one for the header, and two more
@@ -144,6 +146,21 @@ static int find_areas(const struct vw_queue *queue, const struct vw_memory *memo
                : -EFAULT;
 }
 
+/*
+ * Not every front-end fills a packed ring's base as vhost-user has it (two halves, each a position
+ * and a wrap bit). DPDK sends the available half alone; the used one is then the same, since nothing
+ * was in flight. User-mode Linux sends 0 for a fresh ring, which would be position 0 of an even
+ * round: in that round the first descriptor still has the used bit of the round before.
+ */
+static uint32_t complete_packed_base(uint32_t base, const struct vring_packed_desc *first)
+{
+    if (base >> 16 != 0)
+        return base;
+    if (base == 0 && !(vw_load_le16(&first->flags) & (1u << VRING_PACKED_DESC_F_USED)))
+        base = 0x8000;
+    return base << 16 | base;
+}
+
 static void take_down(struct vw_queue *queue)
 {
     if (!queue->live)
@@ -177,7 +194,10 @@ int vw_queue_refresh(struct vw_queue *queue, enum vw_ring_format format, uint64_
     }
     error = vw_device_ring_init(&queue->ring, &config, memory);
     if (error == 0)
-        error = vw_device_ring_set_base(&queue->ring, queue->base);
+        error = vw_device_ring_set_base(
+            &queue->ring, format == VW_RING_PACKED
+                              ? complete_packed_base(queue->base, config.descriptor_area)
+                              : queue->base);
     if (error < 0) {
         *why = "the base is not a position in this ring";
         return error;

@@ -231,7 +231,8 @@ void vw_worker_stop(struct vw_pair *pair)
 {
     if (pair->thread_running) {
         atomic_store(&pair->stop, true);
-        vw_worker_resume(pair);
+        vw_worker_resume(pair); /* if it is parked */
+        wake(pair);             /* if it sleeps */
         pthread_join(pair->thread, NULL);
         pair->thread_running = false;
     }
