@@ -275,12 +275,14 @@ void vw_net_header_checksum_done(struct vw_net_header *header)
 
 void vw_net_header_finish_for_guest(struct vw_net_header *header, uint64_t features)
 {
-    /* Section 5.1.6.4.1: without GUEST_CSUM flags are 0; DATA_VALID is ours to give with it. */
-    if (vw_has(features, VIRTIO_NET_F_GUEST_CSUM))
-        header->flags &= VIRTIO_NET_HDR_F_NEEDS_CSUM | VIRTIO_NET_HDR_F_DATA_VALID;
-    else
+    /* Section 5.1.6.4.1: without GUEST_CSUM flags are 0; with it a checksum is either still to be
+     * completed, or found valid. */
+    if (!vw_has(features, VIRTIO_NET_F_GUEST_CSUM))
         header->flags = 0;
-    if (header->flags != VIRTIO_NET_HDR_F_NEEDS_CSUM) {
+    if (header->flags & VIRTIO_NET_HDR_F_NEEDS_CSUM) {
+        header->flags = VIRTIO_NET_HDR_F_NEEDS_CSUM;
+    } else {
+        header->flags &= VIRTIO_NET_HDR_F_DATA_VALID;
         header->csum_start = 0;
         header->csum_offset = 0;
     }

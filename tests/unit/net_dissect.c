@@ -259,6 +259,29 @@ static void mobile_addresses(void **state)
     assert_int_equal(whole(&frame).transport, VW_NET_TRANSPORT_TCP);
 }
 
+static void a_home_address_must_lie_in_its_header(void **state)
+{
+    struct vw_net_packet packet;
+    struct frame frame;
+
+    (void)state;
+    ethernet(&frame, -1, 0x86dd);
+    ipv6(&frame, A6, B6, 60);
+    put16(&frame, 6 << 8);
+    put16(&frame, 0);
+    put16(&frame, 0);
+    put8(&frame, 0xc9); /* the last two bytes of a header of 8 */
+    put8(&frame, 16);
+    ports(&frame, 1, 2);
+    packet = whole(&frame);
+    assert_int_equal(packet.home_source, packet.source);
+    assert_int_equal(packet.transport, VW_NET_TRANSPORT_TCP);
+    frame.data[60] = 0;
+    frame.data[61] = 0xc9; /* and no byte left for its length */
+    packet = dissect(&frame, 62);
+    assert_int_equal(packet.home_source, packet.source);
+}
+
 static void endless_extensions_end(void **state)
 {
     struct vw_net_packet packet;
@@ -347,6 +370,7 @@ int main(void)
         cmocka_unit_test(ipv6_with_extensions),
         cmocka_unit_test(ipv6_fragments),
         cmocka_unit_test(mobile_addresses),
+        cmocka_unit_test(a_home_address_must_lie_in_its_header),
         cmocka_unit_test(endless_extensions_end),
         cmocka_unit_test(frames_cut_anywhere),
         cmocka_unit_test(scattered_frames),

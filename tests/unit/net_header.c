@@ -392,7 +392,7 @@ static void finished_for_a_guest(void **state)
     vw_net_header_finish_for_guest(&header, 0);
     assert_int_equal(header.flags, 0);
 
-    header = (struct vw_net_header){.flags = CSUM, .csum_start = 34, .csum_offset = 16};
+    header = (struct vw_net_header){.flags = 0xff, .csum_start = 34, .csum_offset = 16};
     vw_net_header_finish_for_guest(&header, BIT(GUEST_CSUM));
     assert_int_equal(header.flags, CSUM);
     assert_int_equal(header.csum_start, 34);
