@@ -44,6 +44,9 @@ void vw_device_pause(struct vw_device *device)
         vw_worker_pause_begin(&device->pairs[i]);
     for (unsigned i = 0; i < device->pair_count; i++)
         vw_worker_pause_wait(&device->pairs[i]);
+    /* Only now: with steering, any worker may have held buffers of any receive queue. */
+    for (unsigned i = 0; i < device->pair_count; i++)
+        vw_receive_drain(&device->pairs[i]);
     device->paused = true;
 }
 

@@ -87,7 +87,16 @@ static bool any_ring_enabled(const struct vw_device *device)
     return false;
 }
 
+static void enable_all(struct vw_device *device, bool enabled)
+{
+    for (unsigned i = 0; i <= 2 * device->pair_count; i++)
+        device->queues[i].enabled = enabled;
+}
+
 /*
+ * Without bit 30 all rings are enabled at once; with it they keep their state, since QEMU enables
+ * rings before its first SET_FEATURES.
+ *
  * The same features again, while rings run, change nothing. Otherwise a driver starts from the
  * beginning: its features differ, or it has disabled all rings before (or had no way to), as
  * User-mode Linux does when the guest loads its driver again on the same connection.
@@ -109,6 +118,8 @@ static int set_features(struct vw_device *device, const struct vw_vu_message *me
         return refuse(device, -EINVAL, "features that may not be accepted");
     }
     vw_device_pause(device);
+    if (ring_enable != device->ring_enable)
+        enable_all(device, !ring_enable);
     bool again = device->front_end_features && features == device->acknowledged &&
                  device->ring_enable && any_ring_enabled(device);
     device->acknowledged = features;
@@ -118,8 +129,6 @@ static int set_features(struct vw_device *device, const struct vw_vu_message *me
         vw_session_reset_rings(device);
         device->port->ops->set_guest_offloads(device->port, device->rules.guest_offloads);
     }
-    for (unsigned i = 0; i <= 2 * device->pair_count && !ring_enable; i++)
-        device->queues[i].enabled = true;
     vw_device_set_rules(device);
     return 0;
 }
@@ -137,8 +146,7 @@ static int reset_owner(struct vw_device *device, const struct vw_vu_message *mes
 {
     (void)message, (void)reply;
     vw_device_pause(device);
-    for (unsigned i = 0; i <= 2 * device->pair_count; i++)
-        device->queues[i].enabled = false;
+    enable_all(device, false);
     return 0;
 }
 
@@ -148,6 +156,7 @@ static int reset_device(struct vw_device *device, const struct vw_vu_message *me
     (void)message, (void)reply;
     vw_device_pause(device);
     vw_session_reset_rings(device);
+    enable_all(device, !device->ring_enable);
     return 0;
 }
 
@@ -505,6 +514,7 @@ static int set_status(struct vw_device *device, const struct vw_vu_message *mess
     if (device->status == 0) {
         vw_device_pause(device);
         vw_session_reset_rings(device);
+        enable_all(device, !device->ring_enable);
     }
     return 0;
 }

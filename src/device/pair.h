@@ -14,8 +14,8 @@
  *       frames back to the port
  *
  * The control thread stops the workers at a quiescent point before it changes anything that they
- * use: vw_worker_pause returns when the worker has no transmitted frame in flight and holds no
- * fetched chain, and vw_worker_resume lets it go on. Frames that the port lent and that found no
+ * use: after vw_device_pause no transmitted frame is in flight and no chain is held, and
+ * vw_device_resume lets the workers go on. Frames that the port lent and that found no
  * buffer stay where they are.
  */
 #ifndef VW_DEVICE_PAIR_H

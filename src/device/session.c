@@ -40,7 +40,6 @@ void vw_session_reset_rings(struct vw_device *device)
         struct vw_queue *queue = &device->queues[i];
 
         vw_queue_stop(queue);
-        queue->enabled = !device->ring_enable;
         vw_queue_refresh(queue, VW_RING_SPLIT, 0, device->memory, &why);
     }
     device->config.announce = false;

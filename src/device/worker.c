@@ -102,7 +102,7 @@ static void worker_sleep(struct vw_pair *pair)
         return;
     pair->port_queue->port->ops->want(pair->port_queue, vw_receive_wanted(pair),
                                       vw_transmit_blocked(pair), &want);
-    if (pair->in.starved && vw_queue_held(pair->receive) > 0 &&
+    if (pair->in.starved && pair->in.starved_held > 0 &&
         (want.timeout_ms < 0 || want.timeout_ms > VW_STARVED_TIMEOUT_MS))
         want.timeout_ms = VW_STARVED_TIMEOUT_MS;
     if ((pair->receive->polled || pair->transmit->polled) &&
@@ -117,7 +117,6 @@ static void worker_sleep(struct vw_pair *pair)
 static void park(struct vw_pair *pair)
 {
     vw_transmit_drain(pair);
-    vw_receive_drain(pair);
     sem_post(&pair->parked);
     while (sem_wait(&pair->resumed) < 0)
         ; /* only EINTR */
