@@ -110,7 +110,7 @@ static int start_device(struct program *program, unsigned index)
     options.port = served->port;
     options.queue_pairs = served->port->queue_count;
     options.log = &served->log;
-    if (options.mtu == 0 && strstr(arguments->port, "mtu=") != NULL)
+    if (options.mtu == 0 && served->port->mtu_chosen)
         options.mtu = served->port->mtu;
     if (vw_device_create(&options, &served->device, error, sizeof(error)) < 0) {
         fprintf(stderr, "virtwire device: %s\n", error);

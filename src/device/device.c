@@ -77,8 +77,8 @@ void vw_device_set_rules(struct vw_device *device)
     rules->steering = commanded && device->control.rss.steering && device->pair_count > 1;
     rules->hash =
         commanded && (rules->steering || vw_has(features, VIRTIO_NET_F_HASH_REPORT));
-    rules->active_pairs = commanded && vw_has(features, VIRTIO_NET_F_MQ) ? device->control.pairs
-                                                                         : device->pair_count;
+    bool chosen = vw_has(features, VIRTIO_NET_F_MQ) || vw_has(features, VIRTIO_NET_F_RSS);
+    rules->active_pairs = commanded && chosen ? device->control.pairs : device->pair_count;
 }
 
 uint16_t vw_device_steer(const struct vw_device *device, const struct vw_net_hash *hash)

@@ -137,8 +137,7 @@ static uint64_t *adapt_header(struct vw_queue *queue, const struct vw_rules *rul
         vw_net_header_checksum_done(header);
         vw_count(&counters->checksums_completed, 1);
     }
-    if (!vw_has(rules->guest_offloads, VIRTIO_NET_F_GUEST_CSUM))
-        header->flags = 0; /* DATA_VALID, too, is only for who accepted it */
+    vw_net_header_finish_for_guest(header, rules->guest_offloads);
     return NULL;
 }
 

@@ -267,5 +267,8 @@ int vw_port_open(const char *description, unsigned queues, const struct vw_log *
     result = agree_on_queues(&options, queues, &error);
     if (result < 0)
         return result;
-    return kind->open(&options, log, port, &error);
+    result = kind->open(&options, log, port, &error);
+    if (result == 0)
+        (*port)->mtu_chosen = options.mtu != 0;
+    return result;
 }

@@ -160,6 +160,7 @@ struct vw_port {
      */
     uint64_t features;
     unsigned mtu;               /* 0: the port has no opinion */
+    bool mtu_chosen;            /* the user gave it: worth telling the guest */
 
     /* For changes of link state: a descriptor to poll for reading (or -1), and what to call then.
      * Both belong to the control thread. link_changed returns true if link_up changed. */
