@@ -161,6 +161,27 @@ static uint32_t complete_packed_base(uint32_t base, const struct vring_packed_de
     return base << 16 | base;
 }
 
+/*
+ * Where a split ring goes on. A front-end whose back-end died names a base that takes chains for
+ * done which that back-end never used (Cloud Hypervisor names the available index itself). We use
+ * chains in order and none is in flight after an orderly stop, so the used index in the ring tells
+ * what really was completed; the rest is processed (again), as DPDK does it, too.
+ */
+static uint32_t resumable_split_base(uint32_t base, const struct vw_ring_config *config)
+{
+    const struct vring_used *used = config->device_area;
+    uint16_t completed = vw_load_le16(&used->idx);
+
+    return (uint16_t)(base - completed) <= config->size ? completed : base;
+}
+
+static uint32_t starting_base(const struct vw_queue *queue, const struct vw_ring_config *config)
+{
+    return config->format == VW_RING_PACKED
+               ? complete_packed_base(queue->base, config->descriptor_area)
+               : resumable_split_base(queue->base, config);
+}
+
 static void take_down(struct vw_queue *queue)
 {
     if (!queue->live)
@@ -194,10 +215,7 @@ int vw_queue_refresh(struct vw_queue *queue, enum vw_ring_format format, uint64_
     }
     error = vw_device_ring_init(&queue->ring, &config, memory);
     if (error == 0)
-        error = vw_device_ring_set_base(
-            &queue->ring, format == VW_RING_PACKED
-                              ? complete_packed_base(queue->base, config.descriptor_area)
-                              : queue->base);
+        error = vw_device_ring_set_base(&queue->ring, starting_base(queue, &config));
     if (error < 0) {
         *why = "the base is not a position in this ring";
         return error;
