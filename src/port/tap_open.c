@@ -399,7 +399,6 @@ static int cannot_see(struct opening *opening)
            "%s: not in this network namespace; its link state is not "
            "watched",
            tap->port.description);
-    vw_link_monitor_close(&tap->monitor);
     tap->port.link_up = true;
     return 0;
 }
@@ -425,9 +424,13 @@ static int set_up_link(struct opening *opening)
                             options->mtu != 0 ? "the MTU" : "it up",
                             options->mtu != 0 && tap->created ? ", or set it up" : "",
                             strerror(-result));
-    result = vw_link_get(opening->name, &link);
+    /* First the subscription, then the state: what changes in between is seen twice, not never. */
+    result = vw_link_monitor_open(&tap->monitor);
+    if (result == 0)
+        result = vw_link_get(opening->name, &link);
     if (result < 0)
-        return vw_port_fail(opening->error, result, "%s: the interface vanished", opening->name);
+        return vw_port_fail(opening->error, result, "%s: cannot watch the interface: %s",
+                            opening->name, strerror(-result));
     vw_link_monitor_start(&tap->monitor, &link);
     port->mtu = link.mtu;
     port->link_fd = vw_link_monitor_fd(&tap->monitor);
@@ -442,11 +445,6 @@ static int open_all(struct opening *opening)
 
     if (result < 0)
         return result;
-    /* Not before: a wrong descriptor number would find this socket behind it. */
-    result = vw_link_monitor_open(&tap->monitor);
-    if (result < 0)
-        return vw_port_fail(opening->error, result, "cannot open a netlink socket: %s",
-                            strerror(-result));
     snprintf(tap->port.description, sizeof(tap->port.description), "tap %s", opening->name);
     result = configure(opening);
     if (result == 0)
