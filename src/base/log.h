@@ -23,10 +23,10 @@ enum vw_log_level {
 typedef void (*vw_log_function)(void *context, enum vw_log_level level, const char *line);
 
 struct vw_log {
-    vw_log_function function;   /* NULL: silent */
+    vw_log_function function; /* NULL: silent */
     void *context;
-    enum vw_log_level level;    /* lines above this level are not formatted */
-    const char *name;           /* put before each line, for example the socket's path; may be NULL */
+    enum vw_log_level level; /* lines above this level are not formatted */
+    const char *name;        /* put before each line, for example the socket's path; may be NULL */
 };
 
 /*
@@ -34,7 +34,7 @@ struct vw_log {
  * with the first line that passes again. Safe to use from several threads.
  */
 struct vw_log_limit {
-    _Atomic uint64_t window;     /* number of the current interval, from 1 */
+    _Atomic uint64_t window; /* number of the current interval, from 1 */
     _Atomic uint32_t used;
     _Atomic uint32_t suppressed;
 };

@@ -120,7 +120,7 @@ static int start_device(struct program *program, unsigned index)
     vw_log(&served->log, VW_LOG_INFO, "%s %s, port %s",
            options.client ? "will connect to" : "serving", served->name, served->port->description);
     return watch(program, vw_device_fd(served->device), WOKE_DEVICE + index) < 0 ? EXIT_FAILURE
-                                                                                  : EXIT_SUCCESS;
+                                                                                 : EXIT_SUCCESS;
 }
 
 static void end_device(struct program *program, unsigned index)

@@ -131,9 +131,9 @@ static void report_all_json(const char *name, const struct vw_device *device,
     json_object_set_new(object, "offered", json_features(statistics.offered));
     json_object_set_new(object, "queue_pairs", json_integer(statistics.pairs));
     json_object_set_new(object, "active_queue_pairs", json_integer(statistics.active_pairs));
-    json_object_set_new(object, "device",
-                        json_counters(&statistics.counters, device_counters,
-                                      VW_ARRAY_SIZE(device_counters)));
+    json_object_set_new(
+        object, "device",
+        json_counters(&statistics.counters, device_counters, VW_ARRAY_SIZE(device_counters)));
     json_object_set_new(object, "queues", queues);
     json_object_set_new(object, "port", json_port(port));
     print_json(object);
@@ -147,8 +147,8 @@ static void print_counters(const char *indent, const void *counters, const struc
         uint64_t value = value_of(counters, &list[i]);
 
         if (value != 0)
-            printf("%s%14" PRIu64 "  %s%s\n", indent, value,
-                   is_drop(&list[i]) ? "dropped: " : "", list[i].text);
+            printf("%s%14" PRIu64 "  %s%s\n", indent, value, is_drop(&list[i]) ? "dropped: " : "",
+                   list[i].text);
     }
 }
 
@@ -156,8 +156,7 @@ static void print_queue(const struct vw_queue_statistics *queue)
 {
     const struct vw_queue_counters *counters = &queue->counters;
 
-    if (!queue->started && counters->frames == 0 && counters->commands == 0 &&
-        counters->kicks == 0)
+    if (!queue->started && counters->frames == 0 && counters->commands == 0 && counters->kicks == 0)
         return;
     printf("  queue %u, %s, %u entries%s%s%s\n", queue->index, queue->role, queue->size,
            queue->live ? (queue->enabled ? "" : ", disabled") : ", stopped",

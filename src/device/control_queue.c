@@ -36,8 +36,7 @@ static void run_command(struct vw_device *device, struct vw_queue *queue, struct
     uint8_t command[VW_NET_CONTROL_MAX];
     unsigned changed = 0;
 
-    size_t copied =
-        vw_iov_read(chain->iov, chain->readable_count, 0, command, sizeof(command));
+    size_t copied = vw_iov_read(chain->iov, chain->readable_count, 0, command, sizeof(command));
     memset(command + copied, 0, sizeof(command) - copied);
     vw_device_pause(device);
     enum vw_net_control_result result =
@@ -107,8 +106,7 @@ int vw_control_queue_watch(struct vw_device *device)
 
     if (queue->kick_fd < 0)
         return 0;
-    int error =
-        vw_device_watch(device, queue->kick_fd, EPOLLIN | EPOLLET, VW_EVENT_CONTROL_KICK);
+    int error = vw_device_watch(device, queue->kick_fd, EPOLLIN | EPOLLET, VW_EVENT_CONTROL_KICK);
     if (error == 0)
         device->control_kick_watched = queue->kick_fd;
     return error;

@@ -75,8 +75,7 @@ void vw_device_set_rules(struct vw_device *device)
         vw_has(features, VIRTIO_NET_F_MTU) ? device->config.mtu + VW_NET_ETHERNET_HEADER + 4u : 0;
     rules->filter = commanded && vw_net_filter_active(&device->control);
     rules->steering = commanded && device->control.rss.steering && device->pair_count > 1;
-    rules->hash =
-        commanded && (rules->steering || vw_has(features, VIRTIO_NET_F_HASH_REPORT));
+    rules->hash = commanded && (rules->steering || vw_has(features, VIRTIO_NET_F_HASH_REPORT));
     bool chosen = vw_has(features, VIRTIO_NET_F_MQ) || vw_has(features, VIRTIO_NET_F_RSS);
     rules->active_pairs = commanded && chosen ? device->control.pairs : device->pair_count;
 }
@@ -166,8 +165,8 @@ static int create_pairs(struct vw_device *device)
 
 static void set_retry(struct vw_device *device, unsigned milliseconds)
 {
-    struct itimerspec when = {.it_value = {.tv_sec = milliseconds / 1000,
-                                           .tv_nsec = milliseconds % 1000 * 1000000L + 1}};
+    struct itimerspec when = {
+        .it_value = {.tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1000000L + 1}};
 
     timerfd_settime(device->retry_fd, 0, &when, NULL);
 }
@@ -185,8 +184,10 @@ static int listen_at(struct vw_device *device, char *error, unsigned size)
                  path);
         break;
     case -EEXIST:
-        snprintf(error, size, "%s: there is a file that is no socket; remove it or choose another "
-                              "path", path);
+        snprintf(error, size,
+                 "%s: there is a file that is no socket; remove it or choose another "
+                 "path",
+                 path);
         break;
     default:
         snprintf(error, size, "%s: cannot listen there: %s", path, strerror(-result));
@@ -201,8 +202,10 @@ static int adopt_fd(struct vw_device *device, char *error, unsigned size)
 
     if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) < 0 || domain != AF_UNIX ||
         getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &length) < 0) {
-        snprintf(error, size, "descriptor %d is not a UNIX socket; pass the number of one that is "
-                              "open", fd);
+        snprintf(error, size,
+                 "descriptor %d is not a UNIX socket; pass the number of one that is "
+                 "open",
+                 fd);
         return -EINVAL;
     }
     if (!listening) {

@@ -37,9 +37,9 @@ struct vw_device_options {
     uint32_t queue_size;     /* largest ring accepted; 0: 32768 */
     bool has_mac;
     uint8_t mac[6];
-    unsigned mtu;            /* told to the guest; 0: no MTU feature */
-    uint64_t features_off;   /* features not to be offered */
-    struct vw_port *port;    /* outlives the device */
+    unsigned mtu;          /* told to the guest; 0: no MTU feature */
+    uint64_t features_off; /* features not to be offered */
+    struct vw_port *port;  /* outlives the device */
     const struct vw_log *log;
 };
 

@@ -38,10 +38,10 @@
 
 /* What the datapath follows. Made anew by vw_device_set_rules whenever something changes. */
 struct vw_rules {
-    uint64_t features;        /* negotiated */
-    uint64_t guest_offloads;  /* GUEST_* in force */
-    unsigned header_size;     /* of the virtio-net header: 10, 12 or 20 */
-    unsigned max_frame;       /* longest unsegmented frame to the guest; 0: any */
+    uint64_t features;       /* negotiated */
+    uint64_t guest_offloads; /* GUEST_* in force */
+    unsigned header_size;    /* of the virtio-net header: 10, 12 or 20 */
+    unsigned max_frame;      /* longest unsegmented frame to the guest; 0: any */
     unsigned active_pairs;
     bool mergeable, filter, hash, steering;
 };
@@ -58,14 +58,14 @@ struct vw_device {
     bool ended;
 
     /* The connection. */
-    int socket;                         /* -1: no front-end */
+    int socket; /* -1: no front-end */
     struct vw_socket_receiver receiver;
-    uint64_t offered, acknowledged;     /* virtio features, without bit 30 */
-    bool front_end_features;            /* SET_FEATURES came, and */
-    bool ring_enable;                   /* bit 30 was in it: rings wait for SET_VRING_ENABLE */
+    uint64_t offered, acknowledged; /* virtio features, without bit 30 */
+    bool front_end_features;        /* SET_FEATURES came, and */
+    bool ring_enable;               /* bit 30 was in it: rings wait for SET_VRING_ENABLE */
     uint64_t protocol_offered, protocol;
     uint8_t status;
-    const char *why;                    /* phrase for a refused message */
+    const char *why; /* phrase for a refused message */
     struct vw_memory *memory;
 
     /* The channel for requests of ours; workers send in-band calls on it. */
@@ -80,8 +80,8 @@ struct vw_device {
 
     unsigned pair_count;
     struct vw_pair *pairs;
-    struct vw_queue *queues;            /* 2 a pair, then the control queue */
-    int control_kick_watched;           /* the control queue's kick descriptor in epoll, or -1 */
+    struct vw_queue *queues;  /* 2 a pair, then the control queue */
+    int control_kick_watched; /* the control queue's kick descriptor in epoll, or -1 */
     bool paused;
 
     struct vw_device_counters counters;

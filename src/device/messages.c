@@ -59,8 +59,8 @@ static void refresh_all(struct vw_device *device)
     for (unsigned i = 0; i <= 2 * device->pair_count; i++) {
         device->why = "";
         if (refresh(device, &device->queues[i]) < 0)
-            vw_log_limited(device->log, &device->log_limit, VW_LOG_WARNING,
-                           "queue %u stopped: %s", device->queues[i].index, device->why);
+            vw_log_limited(device->log, &device->log_limit, VW_LOG_WARNING, "queue %u stopped: %s",
+                           device->queues[i].index, device->why);
     }
 }
 
@@ -163,8 +163,7 @@ static int reset_device(struct vw_device *device, const struct vw_vu_message *me
 static int map_region(struct vw_device *device, struct vw_memory *memory,
                       const struct vw_vu_region *wire, int fd)
 {
-    struct vw_memory_region region = {
-        .guest = wire->guest, .user = wire->user, .size = wire->size};
+    struct vw_memory_region region = {.guest = wire->guest, .user = wire->user, .size = wire->size};
     int error = vw_memory_map(&region, fd, wire->offset);
 
     if (error == -ENXIO)

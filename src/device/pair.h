@@ -44,10 +44,10 @@ struct vw_transmit_batch {
 /* Frames that the port lent. */
 struct vw_receive_batch {
     struct vw_frame frames[VW_PORT_BATCH];
-    bool done[VW_PORT_BATCH];   /* delivered or dropped, out of turn, by steering */
+    bool done[VW_PORT_BATCH]; /* delivered or dropped, out of turn, by steering */
     uint32_t first, count;
-    bool starved;               /* frames[first] found not enough buffers */
-    uint32_t starved_held;      /* how many it found at the last look */
+    bool starved;          /* frames[first] found not enough buffers */
+    uint32_t starved_held; /* how many it found at the last look */
 };
 
 struct vw_pair {
@@ -61,10 +61,10 @@ struct vw_pair {
     pthread_t thread;
     bool thread_running;
     int epoll_fd, wake_fd;
-    int port_fd;                /* descriptor of the port in the epoll set, or -1 */
+    int port_fd; /* descriptor of the port in the epoll set, or -1 */
     uint32_t port_events;
-    int kick_fds[2];            /* those of receive and transmit in the epoll set, or -1 */
-    bool transmit_kicked;       /* a kick for a disabled transmit queue, see transmit.c */
+    int kick_fds[2];                   /* those of receive and transmit in the epoll set, or -1 */
+    bool transmit_kicked;              /* a kick for a disabled transmit queue, see transmit.c */
     _Atomic uint32_t in_band_kicks[2]; /* that came for receive and transmit */
     uint32_t in_band_seen[2];
     _Atomic bool pause, stop;

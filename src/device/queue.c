@@ -148,9 +148,9 @@ static int find_areas(const struct vw_queue *queue, const struct vw_memory *memo
 
 /*
  * Not every front-end fills a packed ring's base as vhost-user has it (two halves, each a position
- * and a wrap bit). DPDK sends the available half alone; the used one is then the same, since nothing
- * was in flight. User-mode Linux sends 0 for a fresh ring, which would be position 0 of an even
- * round: in that round the first descriptor still has the used bit of the round before.
+ * and a wrap bit). DPDK sends the available half alone; the used one is then the same, since
+ * nothing was in flight. User-mode Linux sends 0 for a fresh ring, which would be position 0 of an
+ * even round: in that round the first descriptor still has the used bit of the round before.
  */
 static uint32_t complete_packed_base(uint32_t base, const struct vring_packed_desc *first)
 {
@@ -172,6 +172,8 @@ static uint32_t resumable_split_base(uint32_t base, const struct vw_ring_config 
     const struct vring_used *used = config->device_area;
     uint16_t completed = vw_load_le16(&used->idx);
 
+    if (base > UINT16_MAX) /* no index: left for the ring to refuse */
+        return base;
     return (uint16_t)(base - completed) <= config->size ? completed : base;
 }
 

@@ -67,7 +67,7 @@ struct vw_queue {
     int kick_fd, call_fd, error_fd; /* -1: none */
     bool call_is_socket;
     bool call_in_band;
-    bool polled;                    /* no kicks will come: look from time to time */
+    bool polled; /* no kicks will come: look from time to time */
     bool broken_told;
 
     struct vw_queue_counters counters;

@@ -185,12 +185,11 @@ static bool classify(struct vw_pair *pair, const struct vw_frame *frame, struct 
     if (!device->rules.filter && !device->rules.hash)
         return true;
     size_t length = vw_net_dissect_iov(&packet, start, frame->iov + 1, frame->iov_count - 1, 0);
-    if (device->rules.filter &&
-        vw_net_filter(&device->control, start, length) != VW_NET_PASS)
+    if (device->rules.filter && vw_net_filter(&device->control, start, length) != VW_NET_PASS)
         return false;
     if (device->rules.hash)
-        *hash = vw_net_hash_frame(&device->toeplitz, device->control.rss.hash_types, &packet,
-                                  start);
+        *hash =
+            vw_net_hash_frame(&device->toeplitz, device->control.rss.hash_types, &packet, start);
     return true;
 }
 
@@ -306,8 +305,8 @@ bool vw_receive_run(struct vw_pair *pair)
     if (in->first == in->count) {
         in->starved = false;
         in->first = 0;
-        in->count = pair->port_queue->port->ops->receive(pair->port_queue, in->frames,
-                                                         VW_PORT_BATCH);
+        in->count =
+            pair->port_queue->port->ops->receive(pair->port_queue, in->frames, VW_PORT_BATCH);
         if (in->count == 0)
             return false;
         memset(in->done, 0, sizeof(in->done));

@@ -88,8 +88,8 @@ static bool send_reply(struct vw_device *device, const struct vw_vu_message *rep
     return error == 0;
 }
 
-static bool refuse(struct vw_device *device, const struct vw_vu_message *message,
-                   uint64_t protocol, const char *why)
+static bool refuse(struct vw_device *device, const struct vw_vu_message *message, uint64_t protocol,
+                   const char *why)
 {
     struct vw_vu_message reply;
     char text[256];
@@ -115,9 +115,8 @@ static bool process_message(struct vw_device *device)
         .offered_features = device->offered | vw_bit(VW_VU_F_PROTOCOL_FEATURES),
         .acknowledged_features =
             device->acknowledged |
-            (device->front_end_features && device->ring_enable
-                 ? vw_bit(VW_VU_F_PROTOCOL_FEATURES)
-                 : 0),
+            (device->front_end_features && device->ring_enable ? vw_bit(VW_VU_F_PROTOCOL_FEATURES)
+                                                               : 0),
         .offered_protocol = device->protocol_offered,
         .acknowledged_protocol = device->protocol,
         .rings = 2 * device->pair_count + 1,
@@ -167,8 +166,8 @@ void vw_session_readable(struct vw_device *device)
         } else if (result == 0 || result == -ECONNRESET) {
             vw_session_end(device, "it closed the connection", false);
         } else {
-            vw_session_end(device,
-                           result == -EPROTO ? device->receiver.why : strerror(-result), true);
+            vw_session_end(device, result == -EPROTO ? device->receiver.why : strerror(-result),
+                           true);
         }
     }
 }

@@ -187,8 +187,8 @@ static bool complete(struct vw_pair *pair)
     out->completed += count;
 
     /* Chains without a frame go along with the frames before them. */
-    uint32_t end = out->completed == out->frame_count ? queue->chain_count
-                                                      : out->frame_chain[out->completed];
+    uint32_t end =
+        out->completed == out->frame_count ? queue->chain_count : out->frame_chain[out->completed];
     if (end == queue->chain_first)
         return false;
     vw_device_ring_use(&queue->ring, &queue->chains[queue->chain_first], end - queue->chain_first);
@@ -210,8 +210,7 @@ static bool discard(struct vw_pair *pair)
         return false;
     queue->pool.used = 0;
     queue->chain_first = queue->chain_count = 0;
-    uint32_t count =
-        vw_device_ring_fetch(&queue->ring, queue->chains, VW_PORT_BATCH, &queue->pool);
+    uint32_t count = vw_device_ring_fetch(&queue->ring, queue->chains, VW_PORT_BATCH, &queue->pool);
     for (uint32_t i = 0; i < count; i++)
         queue->chains[i].written = 0;
     vw_queue_report_broken(queue);

@@ -36,9 +36,8 @@ static void watch_port(struct vw_pair *pair, const struct vw_port_wait *want)
         epoll_ctl(pair->epoll_fd, EPOLL_CTL_DEL, pair->port_fd, NULL);
         pair->port_fd = -1;
     }
-    if (want->fd >= 0 &&
-        watch(pair->epoll_fd, pair->port_fd < 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, want->fd,
-              want->events, WAIT_PORT) == 0) {
+    if (want->fd >= 0 && watch(pair->epoll_fd, pair->port_fd < 0 ? EPOLL_CTL_ADD : EPOLL_CTL_MOD,
+                               want->fd, want->events, WAIT_PORT) == 0) {
         pair->port_fd = want->fd;
         pair->port_events = want->events;
     }

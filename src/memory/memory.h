@@ -26,11 +26,11 @@
 #define VW_MEMORY_MAX_REGIONS 509
 
 struct vw_memory_region {
-    uint64_t guest;        /* first guest physical address */
-    uint64_t user;         /* first address in the front-end's process */
-    uint64_t size;         /* bytes, never 0; guest + size and user + size do not overflow */
-    char *local;           /* where byte 0 of the region lies in this process */
-    void *mapping;         /* what to unmap, and how much of it; NULL if not ours */
+    uint64_t guest; /* first guest physical address */
+    uint64_t user;  /* first address in the front-end's process */
+    uint64_t size;  /* bytes, never 0; guest + size and user + size do not overflow */
+    char *local;    /* where byte 0 of the region lies in this process */
+    void *mapping;  /* what to unmap, and how much of it; NULL if not ours */
     uint64_t mapping_size;
 };
 
