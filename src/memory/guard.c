@@ -26,6 +26,7 @@ struct guard_entry {
 
 static struct guard_entry entries[GUARD_ENTRIES];
 static _Atomic unsigned entries_used; /* entries at and above this were never in use */
+static unsigned lowest_free;          /* all entries below this are in use; under the lock */
 static pthread_mutex_t entries_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static _Atomic int lost_fd = -1;
@@ -98,11 +99,12 @@ int vw_guard_add(void *mapping, size_t size)
     int result = -ENOSPC;
 
     pthread_mutex_lock(&entries_lock);
-    for (unsigned i = 0; i < GUARD_ENTRIES; i++) {
+    for (unsigned i = lowest_free; i < GUARD_ENTRIES; i++) {
         struct guard_entry *entry = &entries[i];
 
         if (atomic_load(&entry->start) != 0)
             continue;
+        lowest_free = i + 1;
         atomic_store(&entry->lost, false);
         atomic_store(&entry->size, size);
         atomic_store(&entry->start, (uintptr_t)mapping); /* last: the entry is complete */
@@ -119,8 +121,11 @@ void vw_guard_remove(void *mapping)
 {
     pthread_mutex_lock(&entries_lock);
     struct guard_entry *entry = find((uintptr_t)mapping);
-    if (entry != NULL)
+    if (entry != NULL) {
         atomic_store(&entry->start, 0);
+        if (entry - entries < lowest_free)
+            lowest_free = (unsigned)(entry - entries);
+    }
     pthread_mutex_unlock(&entries_lock);
 }
 
