@@ -212,13 +212,24 @@ static int get_max_mem_slots(struct vw_device *device, const struct vw_vu_messag
     return 0;
 }
 
+/*
+ * QEMU 7.2 keeps a table for each queue pair and adds, and removes, each region once for each of
+ * them. The region is there from the first until the last.
+ */
 static int add_mem_reg(struct vw_device *device, const struct vw_vu_message *message,
                        struct vw_vu_message *reply)
 {
+    const struct vw_vu_region *wire = &message->payload.region.region;
+
     (void)reply;
+    struct vw_memory_region *known =
+        vw_memory_find(device->memory, wire->guest, wire->user, wire->size);
+    if (known != NULL) {
+        known->again++;
+        return 0;
+    }
     vw_device_pause(device);
-    int error = map_region(device, device->memory, &message->payload.region.region,
-                           device->receiver.fds[0]);
+    int error = map_region(device, device->memory, wire, device->receiver.fds[0]);
     if (error == 0)
         refresh_all(device);
     return error;
@@ -231,6 +242,12 @@ static int rem_mem_reg(struct vw_device *device, const struct vw_vu_message *mes
     struct vw_memory_region removed;
 
     (void)reply;
+    struct vw_memory_region *known =
+        vw_memory_find(device->memory, wire->guest, wire->user, wire->size);
+    if (known != NULL && known->again > 0) {
+        known->again--;
+        return 0;
+    }
     vw_device_pause(device);
     if (vw_memory_remove(device->memory, wire->guest, wire->user, wire->size, &removed) < 0)
         return refuse(device, -ENOENT, "there is no such region");

@@ -32,6 +32,7 @@ struct vw_memory_region {
     char *local;    /* where byte 0 of the region lies in this process */
     void *mapping;  /* what to unmap, and how much of it; NULL if not ours */
     uint64_t mapping_size;
+    unsigned again; /* how many times more the front-end has added this very region */
 };
 
 struct vw_memory {
@@ -44,6 +45,10 @@ struct vw_memory {
  * guest or user addresses), or -ENOSPC.
  */
 int vw_memory_add(struct vw_memory *memory, const struct vw_memory_region *region);
+
+/* The region with exactly these addresses, or NULL. */
+struct vw_memory_region *vw_memory_find(struct vw_memory *memory, uint64_t guest, uint64_t user,
+                                        uint64_t size);
 
 /*
  * Takes the region with exactly these addresses out and hands it to `removed` (vhost-user

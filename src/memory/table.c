@@ -36,20 +36,30 @@ int vw_memory_add(struct vw_memory *memory, const struct vw_memory_region *regio
     return 0;
 }
 
-int vw_memory_remove(struct vw_memory *memory, uint64_t guest, uint64_t user, uint64_t size,
-                     struct vw_memory_region *removed)
+struct vw_memory_region *vw_memory_find(struct vw_memory *memory, uint64_t guest, uint64_t user,
+                                        uint64_t size)
 {
     for (unsigned i = 0; i < memory->count; i++) {
         struct vw_memory_region *region = &memory->regions[i];
 
-        if (region->guest != guest || region->user != user || region->size != size)
-            continue;
-        *removed = *region;
-        memory->count--;
-        memmove(region, region + 1, (memory->count - i) * sizeof(*region));
-        return 0;
+        if (region->guest == guest && region->user == user && region->size == size)
+            return region;
     }
-    return -ENOENT;
+    return NULL;
+}
+
+int vw_memory_remove(struct vw_memory *memory, uint64_t guest, uint64_t user, uint64_t size,
+                     struct vw_memory_region *removed)
+{
+    struct vw_memory_region *region = vw_memory_find(memory, guest, user, size);
+
+    if (region == NULL)
+        return -ENOENT;
+    *removed = *region;
+    memory->count--;
+    memmove(region, region + 1,
+            (size_t)(&memory->regions[memory->count] - region) * sizeof(*region));
+    return 0;
 }
 
 /* The index of the region that holds guest address `guest`, or memory->count. */
