@@ -375,6 +375,7 @@ static void handle_event(struct vw_device *device, enum vw_device_event event)
         break;
     case VW_EVENT_CONTROL_KICK:
         vw_count(&vw_device_control_queue(device)->counters.kicks, 1);
+        vw_queue_take_kicks(vw_device_control_queue(device));
         vw_control_queue_run(device);
         break;
     case VW_EVENT_LINK:

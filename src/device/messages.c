@@ -324,13 +324,14 @@ static int replace_kick(struct vw_device *device, struct vw_queue *queue, int fd
 {
     if (queue->role == VW_QUEUE_CONTROL) {
         vw_control_queue_unwatch(device);
-        vw_queue_set_kick_fd(queue, fd);
-        return vw_control_queue_watch(device);
+        int error = vw_queue_set_kick_fd(queue, fd);
+        return error < 0 ? error : vw_control_queue_watch(device);
     }
     struct vw_pair *pair = &device->pairs[queue->index / 2];
     vw_worker_unwatch_kicks(pair);
-    vw_queue_set_kick_fd(queue, fd);
-    return vw_worker_watch_kicks(pair);
+    int error = vw_queue_set_kick_fd(queue, fd);
+    int watched = vw_worker_watch_kicks(pair);
+    return error < 0 ? error : watched;
 }
 
 /*
@@ -349,7 +350,7 @@ static int set_vring_kick(struct vw_device *device, const struct vw_vu_message *
     vw_device_pause(device);
     if (replace_kick(device, queue, vw_socket_take_fd(&device->receiver, 0)) < 0) {
         replace_kick(device, queue, -1);
-        return refuse(device, -EINVAL, "the descriptor cannot be waited for");
+        return refuse(device, -EINVAL, "the descriptor is no eventfd, socket or pipe");
     }
     queue->polled = queue->kick_fd < 0 && !vw_has(device->protocol, VW_VU_PF_INBAND_NOTIFICATIONS);
     queue->started = true;
@@ -365,7 +366,8 @@ static int set_vring_call(struct vw_device *device, const struct vw_vu_message *
     if (find_queue(device, (uint32_t)message->payload.u64 & VW_VU_RING_MASK, &queue) < 0)
         return -EINVAL;
     vw_device_pause(device);
-    vw_queue_set_call_fd(queue, vw_socket_take_fd(&device->receiver, 0));
+    if (vw_queue_set_call_fd(queue, vw_socket_take_fd(&device->receiver, 0)) < 0)
+        return refuse(device, -EINVAL, "the descriptor is no eventfd, socket or pipe");
     /* A call may have gone to the descriptor before this one and never have been seen. */
     if (queue->live && queue->call_fd >= 0)
         vw_queue_call(queue);
@@ -381,7 +383,8 @@ static int set_vring_err(struct vw_device *device, const struct vw_vu_message *m
     if (find_queue(device, (uint32_t)message->payload.u64 & VW_VU_RING_MASK, &queue) < 0)
         return -EINVAL;
     vw_device_pause(device);
-    vw_queue_set_error_fd(queue, vw_socket_take_fd(&device->receiver, 0));
+    if (vw_queue_set_error_fd(queue, vw_socket_take_fd(&device->receiver, 0)) < 0)
+        return refuse(device, -EINVAL, "the descriptor is no eventfd, socket or pipe");
     return 0;
 }
 

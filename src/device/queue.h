@@ -64,8 +64,8 @@ struct vw_queue {
     /* Receive only, and only with steering: other workers deliver into this ring, too. */
     pthread_mutex_t lock;
 
-    int kick_fd, call_fd, error_fd; /* -1: none */
-    bool call_is_socket;
+    int kick_fd, call_fd, error_fd;                          /* -1: none */
+    bool kick_is_eventfd, call_is_eventfd, error_is_eventfd; /* else a pipe or a socket */
     bool call_in_band;
     bool polled; /* no kicks will come: look from time to time */
     bool broken_told;
@@ -92,10 +92,16 @@ int vw_queue_refresh(struct vw_queue *queue, enum vw_ring_format format, uint64_
 /* Stops the ring and returns its base, for GET_VRING_BASE. */
 uint32_t vw_queue_stop(struct vw_queue *queue);
 
-/* Takes over a descriptor, closing the one before; -1 for none. */
-void vw_queue_set_kick_fd(struct vw_queue *queue, int fd);
-void vw_queue_set_call_fd(struct vw_queue *queue, int fd);
-void vw_queue_set_error_fd(struct vw_queue *queue, int fd);
+/*
+ * Takes over a descriptor, closing the one before; -1 for none. Returns 0, or -EINVAL for one that
+ * is no eventfd, socket or pipe; the queue then has none, and `fd` is closed.
+ */
+int vw_queue_set_kick_fd(struct vw_queue *queue, int fd);
+int vw_queue_set_call_fd(struct vw_queue *queue, int fd);
+int vw_queue_set_error_fd(struct vw_queue *queue, int fd);
+
+/* Empties the kick descriptor where that is necessary. */
+void vw_queue_take_kicks(const struct vw_queue *queue);
 
 /* Gives all fetched chains that hold no frame back to the available side. */
 void vw_queue_give_back(struct vw_queue *queue);

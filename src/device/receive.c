@@ -88,7 +88,7 @@ static uint32_t reserve(struct vw_queue *queue, uint64_t need)
 /* All the buffers that the ring can ever offer, or that we can hold, are in hand. */
 static bool holds_everything(const struct vw_queue *queue)
 {
-    return vw_queue_held(queue) == queue->chain_capacity ||
+    return queue->ring.out >= queue->size || queue->chain_count == queue->chain_capacity ||
            queue->pool.used + queue->size > queue->pool.capacity;
 }
 
