@@ -54,13 +54,14 @@ bool vw_ring_size_valid(enum vw_ring_format format, uint32_t size);
  */
 enum vw_ring_error {
     VW_RING_OK,
-    VW_RING_BAD_AVAILABLE_INDEX, /* moved on by more than the ring's size */
+    VW_RING_BAD_AVAILABLE_INDEX, /* more available, or out, than the ring holds */
     VW_RING_BAD_HEAD,            /* head of a chain, or a next index, not below the ring's size */
-    VW_RING_LOOP,                /* a chain longer than the ring */
+    VW_RING_LOOP,                /* a chain longer than the ring, or than its table */
     VW_RING_TOO_LONG,            /* more than 2^32 - 1 bytes, or more pieces than we take */
     VW_RING_BAD_ADDRESS,         /* a buffer outside the guest's memory */
     VW_RING_BAD_ORDER,           /* a device-readable descriptor after a device-writable one */
-    VW_RING_BAD_INDIRECT,        /* table's length not a multiple of 16, zero, or over the ring's */
+    VW_RING_BAD_INDIRECT,        /* table's length no multiple of 16, 0, or over the ring's size;
+                                  * or a next index that the table does not have */
     VW_RING_NESTED_INDIRECT,     /* an indirect descriptor in an indirect table, or with NEXT */
     VW_RING_WRONG_DIRECTION,     /* a writable buffer to transmit, a readable one to receive into */
     VW_RING_UNNEGOTIATED,        /* an indirect descriptor although the feature was not accepted */

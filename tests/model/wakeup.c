@@ -36,11 +36,6 @@
 #include "ring/driver.h"
 
 #define SIZE 16
-#if defined(__SANITIZE_THREAD__)
-#define ROUNDS 20000 /* buffers in one case */
-#else
-#define ROUNDS 300000
-#endif
 #define GUEST UINT64_C(0x40000000)
 #define STALL_SECONDS 30
 
@@ -95,10 +90,23 @@ struct lab {
     struct signal kick, call;
     bool delayed;
     uint64_t seed;
+    uint64_t rounds;
     atomic_bool stalled;
     uint64_t driver_sleeps, device_sleeps, wrong; /* read after both threads ended */
     char areas[4096] __attribute__((aligned(64)));
 };
+
+/* Buffers in one case. Minutes and hours of it find rarer losses: VW_ROUNDS=100000000. */
+static uint64_t rounds(void)
+{
+    const char *text = getenv("VW_ROUNDS");
+
+#if defined(__SANITIZE_THREAD__)
+    return text ? strtoull(text, NULL, 0) : 20000;
+#else
+    return text ? strtoull(text, NULL, 0) : 100000;
+#endif
+}
 
 static uint64_t answer_to(uint64_t question)
 {
@@ -157,14 +165,15 @@ static void *driver_thread(void *argument)
     struct random random = {lab->seed};
     uint64_t next = 0, done = 0;
 
-    while (done < ROUNDS && !atomic_load(&lab->stalled)) {
-        for (uint32_t burst = 1 + random_below(&random, 3); burst > 0 && next < ROUNDS; burst--)
+    while (done < lab->rounds && !atomic_load(&lab->stalled)) {
+        for (uint32_t burst = 1 + random_below(&random, 3); burst > 0 && next < lab->rounds;
+             burst--)
             offer(lab, &next);
         if (vw_driver_ring_publish(&lab->driver))
             signal_raise(&lab->kick);
         uint64_t got = collect(lab);
         done += got;
-        if (got > 0 && next < ROUNDS && random_one_in(&random, 2))
+        if (got > 0 && next < lab->rounds && random_one_in(&random, 2))
             continue;
         if (vw_driver_ring_in_flight(&lab->driver) == 0)
             continue;
@@ -201,7 +210,7 @@ static void *device_thread(void *argument)
     struct iovec iov[16];
     uint64_t done = 0;
 
-    while (done < ROUNDS && !atomic_load(&lab->stalled)) {
+    while (done < lab->rounds && !atomic_load(&lab->stalled)) {
         struct vw_iov_pool pool = {.iov = iov, .capacity = 16};
         uint32_t count =
             vw_device_ring_fetch(&lab->device, chains, 1 + random_below(&random, 4), &pool);
@@ -247,6 +256,7 @@ static void run(enum vw_ring_format format, uint64_t features, bool delayed)
     lab_open(lab, format, features);
     lab->delayed = delayed;
     lab->seed = random_seed();
+    lab->rounds = rounds();
     assert_int_equal(pthread_create(&threads[0], NULL, driver_thread, lab), 0);
     assert_int_equal(pthread_create(&threads[1], NULL, device_thread, lab), 0);
     pthread_join(threads[0], NULL);

@@ -329,6 +329,14 @@ static void test_split_table_violations(void **state)
     expect_table(VW_RING_SPLIT, circle, 2, 0, 32, VW_RING_LOOP);
     expect_table(VW_RING_SPLIT, beyond, 2, 0, 32, VW_RING_BAD_INDIRECT);
 
+    /* A table that turns in a circle is found out before it fills a pool. */
+    bench_open(&bench, VW_RING_SPLIT, INDIRECT);
+    bench.pool.capacity = 3;
+    put_table(&bench, self, 2);
+    struct raw refers = {bench.table_address, 32, TABLE, 0};
+    expect_error(&bench, &refers, 1, VW_RING_LOOP);
+    bench_close(&bench);
+
     /* Six direct descriptors and three in a table are more than the ring's 8 (2.7.5.3.1). */
     bench_open(&bench, VW_RING_SPLIT, INDIRECT);
     put_table(&bench, three, 3);
