@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/iov.h"
 
-#include <stdint.h>
-#include <string.h>
-
 /* A place in a list: the element, and the bytes of it that are behind. */
 struct cursor {
     const struct iovec *iov;
@@ -68,21 +65,6 @@ size_t vw_iov_copy(const struct iovec *to, size_t to_count, size_t to_offset,
         done += step;
     }
     return done;
-}
-
-size_t vw_iov_read(const struct iovec *iov, size_t count, size_t offset, void *to, size_t length)
-{
-    struct iovec flat = {.iov_base = to, .iov_len = length};
-
-    return vw_iov_copy(&flat, 1, 0, iov, count, offset, length);
-}
-
-size_t vw_iov_write(const struct iovec *iov, size_t count, size_t offset, const void *from,
-                    size_t length)
-{
-    struct iovec flat = {.iov_base = (void *)(uintptr_t)from, .iov_len = length};
-
-    return vw_iov_copy(iov, count, offset, &flat, 1, 0, length);
 }
 
 size_t vw_iov_drop(struct iovec *iov, size_t count, size_t bytes)

@@ -8,22 +8,51 @@
 #ifndef VW_BASE_IOV_H
 #define VW_BASE_IOV_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 #include <sys/uio.h>
+
+#include "base/bits.h"
 
 /* Total number of bytes. */
 size_t vw_iov_length(const struct iovec *iov, size_t count);
 
-/* Copies up to `length` bytes from byte `offset` of the list; returns how many there were. */
-size_t vw_iov_read(const struct iovec *iov, size_t count, size_t offset, void *to, size_t length);
-
-/* Copies up to `length` bytes to byte `offset` of the list; returns how many fitted. */
-size_t vw_iov_write(const struct iovec *iov, size_t count, size_t offset, const void *from,
-                    size_t length);
-
 /* Copies `length` bytes from list to list; returns how many both sides had. */
 size_t vw_iov_copy(const struct iovec *to, size_t to_count, size_t to_offset,
                    const struct iovec *from, size_t from_count, size_t from_offset, size_t length);
+
+/* Do `length` bytes from `offset` on lie in the list's first element? Most often they do. */
+static inline bool vw_iov_in_first(const struct iovec *iov, size_t count, size_t offset,
+                                   size_t length)
+{
+    return count > 0 && offset <= iov->iov_len && length <= iov->iov_len - offset;
+}
+
+/* Copies up to `length` bytes from byte `offset` of the list; returns how many there were. */
+static inline size_t vw_iov_read(const struct iovec *iov, size_t count, size_t offset, void *to,
+                                 size_t length)
+{
+    if (vw_likely(vw_iov_in_first(iov, count, offset, length))) {
+        memcpy(to, (const char *)iov->iov_base + offset, length);
+        return length;
+    }
+    struct iovec flat = {.iov_base = to, .iov_len = length};
+    return vw_iov_copy(&flat, 1, 0, iov, count, offset, length);
+}
+
+/* Copies up to `length` bytes to byte `offset` of the list; returns how many fitted. */
+static inline size_t vw_iov_write(const struct iovec *iov, size_t count, size_t offset,
+                                  const void *from, size_t length)
+{
+    if (vw_likely(vw_iov_in_first(iov, count, offset, length))) {
+        memcpy((char *)iov->iov_base + offset, from, length);
+        return length;
+    }
+    struct iovec flat = {.iov_base = (void *)(uintptr_t)from, .iov_len = length};
+    return vw_iov_copy(iov, count, offset, &flat, 1, 0, length);
+}
 
 /*
  * Drops the first `bytes` bytes: elements wholly dropped are skipped, the one that straddles is

@@ -85,10 +85,17 @@ static uint32_t reserve(struct vw_queue *queue, uint64_t need)
     }
 }
 
-/* All the buffers that the ring can ever offer, or that we can hold, are in hand. */
+/*
+ * All the buffers that the ring can ever offer, or that we can hold, are in hand. Those that were
+ * used and are not published yet are not: the guest will post others in their place.
+ */
 static bool holds_everything(const struct vw_queue *queue)
 {
-    return queue->ring.out >= queue->size || queue->chain_count == queue->chain_capacity ||
+    uint32_t slots = 0;
+
+    for (uint32_t i = queue->chain_first; i < queue->chain_count; i++)
+        slots += queue->chains[i].slots;
+    return slots >= queue->size || vw_queue_held(queue) == queue->chain_capacity ||
            queue->pool.used + queue->size > queue->pool.capacity;
 }
 
@@ -107,8 +114,11 @@ static void fill(struct vw_queue *queue, uint32_t count, const struct vw_net_hea
     }
     vw_net_header_encode(header, raw, header_size);
     vw_iov_write(chains[0].iov, pieces, 0, raw, header_size);
-    vw_iov_copy(chains[0].iov, pieces, header_size, frame->iov + 1, frame->iov_count - 1, 0,
-                frame->length);
+    if (vw_likely(frame->iov_count == 2))
+        vw_iov_write(chains[0].iov, pieces, header_size, frame->iov[1].iov_base, frame->length);
+    else
+        vw_iov_copy(chains[0].iov, pieces, header_size, frame->iov + 1, frame->iov_count - 1, 0,
+                    frame->length);
     vw_device_ring_use(&queue->ring, chains, count);
     queue->chain_first += count;
 }
