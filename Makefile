@@ -25,7 +25,6 @@ help:
 all: deps-build
 	@contrib/configure.sh $(BUILD) -Dwerror=$(WERROR)
 	@ninja -C $(BUILD)
-	@ln -sf src/cmd/virtwire $(BUILD)/virtwire
 
 demo: deps-demo all
 	@python3 demo/demo.py
@@ -40,12 +39,10 @@ lint: deps-test
 asan: deps-build
 	@contrib/configure.sh build-asan -Dwerror=$(WERROR) -Db_sanitize=address,undefined
 	@ninja -C build-asan
-	@ln -sf src/cmd/virtwire build-asan/virtwire
 
 tsan: deps-build
 	@contrib/configure.sh build-tsan -Dwerror=$(WERROR) -Db_sanitize=thread
 	@ninja -C build-tsan
-	@ln -sf src/cmd/virtwire build-tsan/virtwire
 
 # PREFIX goes to meson only if it is given: otherwise what the build tree has stays.
 install:

@@ -2,6 +2,8 @@
 /*
  * What busybox lacks inside a test guest: UDP, and the number of queue pairs.
  *
+ *   agent tcp-send ADDRESS PORT FILE             sends a file in large pieces, as TSO likes it
+ *   agent tcp-receive PORT FILE                  writes what one connection brings to a file
  *   agent udp-echo PORT                          sends each datagram back, until killed
  *   agent udp-send ADDRESS PORT COUNT SIZE       sends numbered datagrams, as fast as they go
  *   agent udp-receive PORT COUNT SIZE SECONDS    counts good ones until COUNT, or a silence
@@ -12,6 +14,7 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
 #include <net/if.h>
@@ -43,21 +46,62 @@ static void fill(uint8_t *bytes, size_t size, uint32_t number)
     memcpy(bytes, &network, size < sizeof(network) ? size : sizeof(network));
 }
 
-static int bound_socket(const char *port)
+static int bound_socket(int kind, const char *port)
 {
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port))};
-    int buffer = 8 << 20;
-    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    int buffer = 8 << 20, one = 1;
+    int fd = socket(AF_INET, kind, 0);
 
-    setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &buffer, sizeof(buffer));
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
+    if (kind == SOCK_DGRAM)
+        setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &buffer, sizeof(buffer));
     if (fd < 0 || bind(fd, (struct sockaddr *)&here, sizeof(here)) != 0)
         return -1;
     return fd;
 }
 
+/* Copies until the end of `from`; 0 or -1. */
+static int copy(int from, int to)
+{
+    ssize_t got, done;
+
+    while ((got = read(from, datagram, sizeof(datagram))) > 0)
+        for (ssize_t at = 0; at < got; at += done) {
+            done = write(to, datagram + at, (size_t)(got - at));
+            if (done < 0)
+                return -1;
+        }
+    return (int)got;
+}
+
+static int tcp_send(char **argv)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(argv[1]))};
+    int file = open(argv[2], O_RDONLY), fd = socket(AF_INET, SOCK_STREAM, 0);
+    char end;
+
+    if (file < 0 || inet_pton(AF_INET, argv[0], &to.sin_addr) != 1)
+        return fail("arguments");
+    if (connect(fd, (struct sockaddr *)&to, sizeof(to)) != 0 || copy(file, fd) != 0)
+        return fail("tcp-send");
+    shutdown(fd, SHUT_WR);
+    return read(fd, &end, 1) == 0 ? 0 : fail("the other end");
+}
+
+static int tcp_receive(char **argv)
+{
+    int file = open(argv[1], O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    int listener = bound_socket(SOCK_STREAM, argv[0]), fd;
+
+    if (file < 0 || listener < 0 || listen(listener, 1) != 0)
+        return fail("arguments");
+    fd = accept(listener, NULL, NULL);
+    return fd >= 0 && copy(fd, file) == 0 ? 0 : fail("tcp-receive");
+}
+
 static int udp_echo(char **argv)
 {
-    int fd = bound_socket(argv[0]);
+    int fd = bound_socket(SOCK_DGRAM, argv[0]);
 
     if (fd < 0)
         return fail("bind");
@@ -95,7 +139,7 @@ static int udp_receive(char **argv)
     uint32_t count = (uint32_t)atol(argv[1]), good = 0, bad = 0;
     size_t size = (size_t)atol(argv[2]);
     struct timeval silence = {.tv_sec = atol(argv[3])};
-    int fd = bound_socket(argv[0]);
+    int fd = bound_socket(SOCK_DGRAM, argv[0]);
 
     if (fd < 0)
         return fail("bind");
@@ -140,6 +184,8 @@ int main(int argc, char **argv)
         int arguments;
         int (*run)(char **argv);
     } commands[] = {
+        {"tcp-send", 3, tcp_send},
+        {"tcp-receive", 2, tcp_receive},
         {"udp-echo", 1, udp_echo},
         {"udp-send", 4, udp_send},
         {"udp-receive", 4, udp_receive},

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import stat
+import time
 
 from lab import report
 from lab.process import RESOURCES, Failure, Process, wait_for
@@ -70,6 +71,16 @@ class VirtwireDevice(Process):
         self.documents()
         self.signal(signal.SIGUSR1)
         return wait_for("statistics after SIGUSR1", self._next_document, alive=self)
+
+    def last_words(self):
+        """For the report of a failure: the counters, if it still answers."""
+        self.documents()
+        self.signal(signal.SIGUSR1)
+        for _ in range(20):
+            if (document := self._next_document()) is not None:
+                return json.dumps(document, indent=1)
+            time.sleep(0.05)
+        return f"no answer to SIGUSR1 (status {self.status()})"
 
     def open_descriptors(self):
         return len(os.listdir(f"/proc/{self.pid}/fd"))

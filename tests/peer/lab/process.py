@@ -56,8 +56,11 @@ class Resources:
         return problems
 
     def log_tails(self, lines=40):
-        """The end of every log, newest first, for a failure's report."""
+        """The end of every log, newest first, and what else open resources have to say."""
         text = []
+        for resource in self.open:
+            if hasattr(resource, "last_words"):
+                text.append(f"--- {resource.name}: {resource.last_words()}")
         for name, path in reversed(list(self.logs.items())):
             with contextlib.suppress(OSError), open(path, errors="replace") as log:
                 tail = log.read().splitlines()[-lines:]

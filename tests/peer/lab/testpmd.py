@@ -47,7 +47,7 @@ class Testpmd(Process):
         self.position += end
         return text[:end]
 
-    def command(self, text, patience=None):
+    def execute(self, text, patience=None):
         """Runs one command and returns what it printed."""
         self.child.stdin.write((text + "\n").encode())
         self.child.stdin.flush()
@@ -55,7 +55,7 @@ class Testpmd(Process):
 
     def statistics(self, port=0):
         """The counters of `show port stats`, such as "RX-packets" and "Tx-pps"."""
-        text = self.command(f"show port stats {port}")
+        text = self.execute(f"show port stats {port}")
         return {name: int(value) for name, value in re.findall(r"([RT][Xx]-\w+):\s+(\d+)", text)}
 
     def stop(self):

@@ -9,7 +9,6 @@ repeated or missing piece always shows.
 import contextlib
 import errno
 import hashlib
-import os
 import random
 import re
 import select
@@ -76,9 +75,16 @@ class Wire:
             f"test -e /sys/class/net/{name} && echo yes", check=False), pause=0.2)
         if mtu:
             self.guest.shell(f"ip link set {name} mtu {mtu}")
-        self.guest.shell(f"echo 0 >/proc/sys/net/ipv6/conf/{name}/accept_dad; "
-                         f"ip address add {GUEST}/24 dev {name}; "
-                         f"ip -6 address add {GUEST6}/64 dev {name}; ip link set {name} up")
+        self.guest.shell(f"ip address add {GUEST}/24 dev {name}")
+        # Debian's User-mode Linux is built without IPv6.
+        self.has_ipv6 = "yes" in self.guest.shell("test -e /proc/net/if_inet6 && echo yes",
+                                                  check=False)
+        if self.has_ipv6:
+            self.guest.shell(f"echo 0 >/proc/sys/net/ipv6/conf/{name}/accept_dad; "
+                             f"ip -6 address add {GUEST6}/64 dev {name}")
+        self.guest.shell(f"ip link set {name} up")
+        # A driver that was loaded again has another random MAC address.
+        self.namespace.run("ip", "neigh", "flush", "dev", self.tap)
 
     def _next_port(self):
         self.port += 1
@@ -105,8 +111,13 @@ class Wire:
         for size in (0, 56, 1472, 9000):
             self.ping_from_host(size=size)
             self.ping_from_guest(size=size)
-        self.ping_from_host(address=GUEST6)
-        self.ping_from_guest(address=HOST6)
+        if self.has_ipv6:
+            self.ping_from_host(address=GUEST6)
+            self.ping_from_guest(address=HOST6)
+
+    def _wait_listening(self, protocol, port):
+        command = f"netstat -ln{protocol} 2>/dev/null | grep -q ':{port} ' && echo yes"
+        wait_for("the guest to listen", lambda: "yes" in self.guest.shell(command, check=False))
 
     @contextlib.contextmanager
     def _listener(self):
@@ -119,65 +130,67 @@ class Wire:
 
     def tcp_to_guest(self, size, patience=120):
         """Sends random bytes into the guest and compares checksums; returns seconds."""
-        content = os.urandom(min(size, 1 << 20)) * (size // min(size, 1 << 20))
-        content = content[:-4] + random.randbytes(4)
+        content = random.randbytes(size)
         port = self._next_port()
-        self.guest.shell(f"nc -l -p {port} </dev/null | sha256sum >/tmp/sum.{port} 2>&1 &")
-        wait_for("the guest to listen", lambda: self.guest.shell(
-            f"netstat -ltn | grep -c ':{port} '", check=False) == "1")
+        self.guest.shell(f"agent tcp-receive {port} /tmp/in >/tmp/in.error 2>&1 &")
+        self._wait_listening("t", port)
         started = time.monotonic()
         with self.namespace.socket() as connection:
             connection.settimeout(patience)
-            connection.connect((GUEST, port))
             try:
+                connection.connect((GUEST, port))
                 connection.sendall(content)
                 connection.shutdown(socket.SHUT_WR)
-                while connection.recv(4096):
-                    pass
+                connection.recv(1)
             except OSError as problem:
                 raise Failure(f"TCP to the guest: {problem}\n" + RESOURCES.log_tails()) \
                     from problem
         seconds = time.monotonic() - started
-        seen = wait_for("the guest's checksum", lambda: self.guest.shell(f"cat /tmp/sum.{port}"),
-                        patience=patience).split()[0]
+        seen = self.guest.shell("cat /tmp/in.error; sha256sum </tmp/in; rm /tmp/in",
+                                patience=patience).split()[0]
         if seen != hashlib.sha256(content).hexdigest():
-            raise Failure(f"TCP to the guest: {size} bytes arrived with another checksum")
+            raise Failure(f"TCP to the guest: {size} bytes arrived with another checksum ({seen})")
         return seconds
 
     def tcp_from_guest(self, size, patience=120):
         """Receives random bytes from the guest and compares checksums; returns seconds."""
+        expected = self.guest.shell(f"head -c {size} /dev/urandom >/tmp/out; sha256sum </tmp/out",
+                                    patience=patience).split()[0]
         with self._listener() as listener:
             port = listener.getsockname()[1]
-            fifo = f"/tmp/fifo.{port}"
-            self.guest.shell(
-                f"mkfifo {fifo}; (sha256sum <{fifo} >/tmp/sum.{port}) & (head -c {size} "
-                f"/dev/urandom | tee {fifo} | nc {HOST} {port} >/dev/null; rm {fifo}) "
-                ">/dev/null 2>&1 &")
-            connection, _ = listener.accept()
+            self.guest.shell(f"agent tcp-send {HOST} {port} /tmp/out >/tmp/out.error 2>&1 &")
+            try:
+                connection, _ = listener.accept()
+            except OSError as problem:
+                raise Failure(f"TCP from the guest: {problem}\n" + RESOURCES.log_tails()) \
+                    from problem
             started = time.monotonic()
-            digest, got = hashlib.sha256(), 0
-            with connection:
-                connection.settimeout(patience)
-                try:
-                    while piece := connection.recv(1 << 18):
-                        digest.update(piece)
-                        got += len(piece)
-                except OSError as problem:
-                    raise Failure(f"TCP from the guest after {got} of {size} bytes: {problem}\n"
-                                  + RESOURCES.log_tails()) from problem
+            content = self._receive_all(connection, size, patience)
         seconds = time.monotonic() - started
-        seen = wait_for("the guest's checksum", lambda: self.guest.shell(f"cat /tmp/sum.{port}"),
-                        patience=patience).split()[0]
-        if got != size or seen != digest.hexdigest():
-            raise Failure(f"TCP from the guest: {got} of {size} bytes, or another checksum")
+        self.guest.shell("rm /tmp/out")
+        if len(content) != size or hashlib.sha256(content).hexdigest() != expected:
+            raise Failure(f"TCP from the guest: {len(content)} of {size} bytes, or another "
+                          "checksum: " + self.guest.shell("cat /tmp/out.error"))
         return seconds
+
+    @staticmethod
+    def _receive_all(connection, size, patience):
+        content = bytearray()
+        with connection:
+            connection.settimeout(patience)
+            try:
+                while piece := connection.recv(1 << 20):
+                    content += piece
+            except OSError as problem:
+                raise Failure(f"TCP from the guest after {len(content)} of {size} bytes: "
+                              f"{problem}\n" + RESOURCES.log_tails()) from problem
+        return content
 
     def udp_echo(self, count=100, sizes=(1, 18, 46, 47, 512, 1472, 4000)):
         """Datagrams to the guest and back, each compared; a few are on the way at a time."""
         port = self._next_port()
         self.guest.shell(f"agent udp-echo {port} >/dev/null 2>&1 & echo $! >/tmp/echo.pid")
-        wait_for("the guest to listen", lambda: self.guest.shell(
-            f"netstat -lun | grep -c ':{port} '", check=False) == "1")
+        self._wait_listening("u", port)
         with self.namespace.socket(kind=socket.SOCK_DGRAM) as host:
             host.bind((HOST, 0))
             host.connect((GUEST, port))
@@ -233,8 +246,7 @@ class Wire:
         """One-way reception, at a pace that the guest holds out."""
         port = self._next_port()
         self.guest.shell(f"agent udp-receive {port} {count} {size} 10 >/tmp/udp.{port} 2>&1 &")
-        wait_for("the guest to listen", lambda: self.guest.shell(
-            f"netstat -lun | grep -c ':{port} '", check=False) == "1")
+        self._wait_listening("u", port)
         with self.namespace.socket(kind=socket.SOCK_DGRAM) as host:
             for number in range(count):
                 host.sendto(_datagram(number, size), (GUEST, port))
