@@ -76,9 +76,10 @@ class TwoGuests:
         return self
 
     def __exit__(self, kind, value, trace):
-        if self.steady and (kind is None or self.device.ended()):
-            self.steady.last_round = True
-        if kind is None:
+        if kind is not None:
+            if self.steady:
+                self.steady.last_round = True
+        else:
             check(not self.device.ended(), f"the device ended, status {self.device.status()}")
             if self.steady:
                 self.steady.goes_on()
@@ -97,7 +98,7 @@ class TwoGuests:
     def works(self, **options):
         """An honest guest on the hostile one's socket is served again."""
         with NetDriver(self.path, **options) as driver:
-            came = driver.exchange(NumberedFrames(stream=7), 0, 100)
+            came = driver.exchange(NumberedFrames(stream=7), 0, 100, others=True)
             check(came == 100, f"{came} of 100 frames came back to the next front-end")
 
 

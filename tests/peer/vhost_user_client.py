@@ -29,7 +29,8 @@ GET_VRING_BASE, SET_VRING_KICK, SET_VRING_CALL, SET_VRING_ERR = 11, 12, 13, 14
 GET_PROTOCOL_FEATURES, SET_PROTOCOL_FEATURES, GET_QUEUE_NUM, SET_VRING_ENABLE = 15, 16, 17, 18
 SEND_RARP, NET_SET_MTU, SET_BACKEND_REQ_FD, IOTLB_MSG, SET_VRING_ENDIAN = 19, 20, 21, 22, 23
 GET_CONFIG, SET_CONFIG, CREATE_CRYPTO_SESSION, CLOSE_CRYPTO_SESSION = 24, 25, 26, 27
-POSTCOPY_ADVISE, POSTCOPY_LISTEN, POSTCOPY_END, GET_INFLIGHT_FD, SET_INFLIGHT_FD = 28, 29, 30, 31, 32
+POSTCOPY_ADVISE, POSTCOPY_LISTEN, POSTCOPY_END = 28, 29, 30
+GET_INFLIGHT_FD, SET_INFLIGHT_FD = 31, 32
 GPU_SET_SOCKET, RESET_DEVICE, VRING_KICK, GET_MAX_MEM_SLOTS = 33, 34, 35, 36
 ADD_MEM_REG, REM_MEM_REG, SET_STATUS, GET_STATUS, GET_SHARED_OBJECT = 37, 38, 39, 40, 41
 SET_DEVICE_STATE_FD, CHECK_DEVICE_STATE, GET_SHMEM_CONFIG = 42, 43, 44
@@ -46,7 +47,8 @@ PF_CONFIG, PF_INFLIGHT_SHMFD, PF_RESET_DEVICE, PF_INBAND = 9, 12, 13, 14
 PF_CONFIGURE_MEM_SLOTS, PF_STATUS = 15, 16
 
 # Feature bits that the tests name.
-F_CSUM, F_GUEST_CSUM, F_MTU, F_MAC, F_HOST_TSO4, F_HOST_UFO, F_MRG_RXBUF, F_STATUS = 0, 1, 3, 5, 11, 14, 15, 16
+F_CSUM, F_GUEST_CSUM, F_MTU, F_MAC, F_HOST_TSO4, F_HOST_UFO = 0, 1, 3, 5, 11, 14
+F_MRG_RXBUF, F_STATUS = 15, 16
 F_CTRL_VQ, F_CTRL_RX, F_CTRL_VLAN, F_GUEST_ANNOUNCE, F_MQ, F_CTRL_MAC_ADDR = 17, 18, 19, 21, 22, 23
 F_LOG_ALL, F_INDIRECT_DESC, F_EVENT_IDX, F_PROTOCOL_FEATURES = 26, 28, 29, 30
 F_VERSION_1, F_ACCESS_PLATFORM, F_RING_PACKED, F_IN_ORDER, F_HASH_REPORT = 32, 33, 34, 35, 57
@@ -86,11 +88,11 @@ class GuestMemory:
 
     def __init__(self, size=4 << 20, guest=0x100000, fd_offset=0):
         self.size, self.guest, self.fd_offset = size, guest, fd_offset
-        self.fd = os.memfd_create('guest', os.MFD_CLOEXEC)
+        self.fd = os.memfd_create("guest", os.MFD_CLOEXEC)
         os.ftruncate(self.fd, fd_offset + size)
         self.map = mmap.mmap(self.fd, size, offset=fd_offset)
         self.u8 = memoryview(self.map)
-        self.u16, self.u32, self.u64 = (self.u8.cast(code) for code in 'HIQ')
+        self.u16, self.u32, self.u64 = (self.u8.cast(code) for code in "HIQ")
         self._next = 0
 
     @property
@@ -101,14 +103,14 @@ class GuestMemory:
         """A fresh piece, filled with zeros. Returns its guest address."""
         start = -(-self._next // align) * align
         if start + length > self.size:
-            raise MemoryError('the test asks for more guest memory than it made')
+            raise MemoryError("the test asks for more guest memory than it made")
         self._next = start + length
         return self.guest + start
 
     def _at(self, address, length):
         offset = address - self.guest
         if offset < 0 or offset + length > self.size:
-            raise IndexError('guest address %#x is outside this memory' % address)
+            raise IndexError("guest address %#x is outside this memory" % address)
         return offset
 
     def write(self, address, data):
@@ -135,8 +137,8 @@ class GuestMemory:
         self.u64[self._at(address, 8) >> 3] = value & 0xffffffffffffffff
 
     def region(self):
-        """As a memory region of a message: guest address, size, user address, offset in the file."""
-        return struct.pack('=4Q', self.guest, self.size, self.user, self.fd_offset)
+        """As a message has it: guest address, size, user address, offset in the file."""
+        return struct.pack("=4Q", self.guest, self.size, self.user, self.fd_offset)
 
     def close(self):
         for view in (self.u16, self.u32, self.u64, self.u8):
@@ -147,29 +149,29 @@ class GuestMemory:
 
 def state(index, number=0):
     """The payload {index, num} of the SET_VRING_* family."""
-    return struct.pack('=2I', index, number)
+    return struct.pack("=2I", index, number)
 
 
 def u64(value):
-    return struct.pack('=Q', value & 0xffffffffffffffff)
+    return struct.pack("=Q", value & 0xffffffffffffffff)
 
 
 def memory_table(regions):
     """The payload of SET_MEM_TABLE, from packed regions."""
-    return struct.pack('=2I', len(regions), 0) + b''.join(regions)
+    return struct.pack("=2I", len(regions), 0) + b"".join(regions)
 
 
 def vring_address(index, descriptor, available, used, flags=0, log=0):
     """The payload of SET_VRING_ADDR; the used ring comes before the available ring."""
-    return struct.pack('=2I4Q', index, flags, descriptor, used, available, log)
+    return struct.pack("=2I4Q", index, flags, descriptor, used, available, log)
 
 
 def receive_exactly(sock, length):
-    data = b''
+    data = b""
     while len(data) < length:
         piece = sock.recv(length - len(data))
         if not piece:
-            raise Closed('closed in the middle of a message')
+            raise Closed("closed in the middle of a message")
         data += piece
     return data
 
@@ -179,16 +181,16 @@ def receive_message(sock):
     try:
         head, fds, _, _ = socket.recv_fds(sock, 12, 16)
         if not head:
-            raise Closed('the other end closed the connection')
+            raise Closed("the other end closed the connection")
         head += receive_exactly(sock, 12 - len(head))
-        request, flags, size = struct.unpack('=3I', head)
+        request, flags, size = struct.unpack("=3I", head)
         return request, flags, receive_exactly(sock, size), fds
     except ConnectionError as error:
         raise Closed(str(error)) from error
 
 
-def pack_message(request, payload=b'', flags=VERSION, size=None):
-    return struct.pack('=3I', request, flags, len(payload) if size is None else size) + payload
+def pack_message(request, payload=b"", flags=VERSION, size=None):
+    return struct.pack("=3I", request, flags, len(payload) if size is None else size) + payload
 
 
 class FrontEnd:
@@ -209,40 +211,41 @@ class FrontEnd:
 
     # Raw messages.
 
-    def send(self, request, payload=b'', fds=(), flags=VERSION, size=None):
+    def send(self, request, payload=b"", fds=(), flags=VERSION, size=None):
         data = pack_message(request, payload, flags, size)
         try:
             sent = socket.send_fds(self.sock, [data], list(fds)) if fds else self.sock.send(data)
-            self.sock.sendall(data[sent:])
+            if sent < len(data):
+                self.sock.sendall(data[sent:])
         except ConnectionError as error:
             raise Closed(str(error)) from error
 
     def receive(self):
         return receive_message(self.sock)
 
-    def question(self, request, payload=b'', fds=(), flags=VERSION):
+    def question(self, request, payload=b"", fds=(), flags=VERSION):
         """Sends a request that is always answered, and returns the answer's payload."""
         self.send(request, payload, fds, flags)
         answered, reply_flags, reply, reply_fds = self.receive()
         for fd in reply_fds:
             os.close(fd)
         if answered != request or reply_flags & 7 != VERSION | REPLY:
-            raise AssertionError('request %d got the answer of %d with flags %#x'
+            raise AssertionError("request %d got the answer of %d with flags %#x"
                                  % (request, answered, reply_flags))
         return reply
 
-    def order(self, request, payload=b'', fds=()):
+    def order(self, request, payload=b"", fds=()):
         """Sends a request without an answer of its own; asks for an acknowledgement if it may."""
         if not self.protocol & bit(PF_REPLY_ACK):
             self.send(request, payload, fds)
             return
         reply = self.question(request, payload, fds, VERSION | NEED_REPLY)
-        if len(reply) != 8 or struct.unpack('=Q', reply)[0]:
-            raise Refused('request %d: answer %s' % (request, reply.hex()))
+        if len(reply) != 8 or struct.unpack("=Q", reply)[0]:
+            raise Refused("request %d: answer %s" % (request, reply.hex()))
 
     def barrier(self):
         """All that was sent before has been handled once this returns. Returns the offer."""
-        return struct.unpack('=Q', self.question(GET_FEATURES))[0]
+        return struct.unpack("=Q", self.question(GET_FEATURES))[0]
 
     def closed_by_peer(self):
         """Waits for the back-end to close. Replies that come first are thrown away."""
@@ -258,7 +261,7 @@ class FrontEnd:
     # Messages with a meaning.
 
     def get_u64(self, request):
-        return struct.unpack('=Q', self.question(request))[0]
+        return struct.unpack("=Q", self.question(request))[0]
 
     def set_protocol_features(self, wanted):
         """Acknowledges those of `wanted` that are offered."""
@@ -285,15 +288,15 @@ class FrontEnd:
         self.order(SET_VRING_ENABLE, state(index, int(on)))
 
     def get_base(self, index):
-        index_back, base = struct.unpack('=2I', self.question(GET_VRING_BASE, state(index)))
+        index_back, base = struct.unpack("=2I", self.question(GET_VRING_BASE, state(index)))
         assert index_back == index
         return base
 
     def get_config(self, offset, size):
-        reply = self.question(GET_CONFIG, struct.pack('=3I', offset, size, 0) + bytes(size))
+        reply = self.question(GET_CONFIG, struct.pack("=3I", offset, size, 0) + bytes(size))
         if not reply:
-            raise Refused('GET_CONFIG %d, %d' % (offset, size))
-        assert struct.unpack('=2I', reply[:8]) == (offset, size) and len(reply) == 12 + size
+            raise Refused("GET_CONFIG %d, %d" % (offset, size))
+        assert struct.unpack("=2I", reply[:8]) == (offset, size) and len(reply) == 12 + size
         return reply[12:]
 
     # The channel on which the back-end asks us.
@@ -310,7 +313,7 @@ class FrontEnd:
         for fd in fds:
             os.close(fd)
         if request == BACKEND_VRING_CALL:
-            index = struct.unpack('=2I', payload)[0]
+            index = struct.unpack("=2I", payload)[0]
             self.calls_inband[index] = self.calls_inband.get(index, 0) + 1
         elif request == BACKEND_CONFIG_CHANGE:
             self.config_changes += 1

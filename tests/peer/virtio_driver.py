@@ -19,7 +19,7 @@ from numbered_frames import describe
 from vhost_user_client import bit
 from virtio_rings import PackedRing, SplitRing
 
-Received = collections.namedtuple('Received', 'header frame')
+Received = collections.namedtuple("Received", "header frame")
 
 
 class Queue:
@@ -104,7 +104,8 @@ class NetDriver:
                  in_order=False, version_1=True, pairs=1, size=64, rx_buffer=2048, wanted=0,
                  protocol=bit(vu.PF_REPLY_ACK) | bit(vu.PF_MQ) | bit(vu.PF_CONFIG)
                  | bit(vu.PF_STATUS) | bit(vu.PF_RESET_DEVICE) | bit(vu.PF_CONFIGURE_MEM_SLOTS),
-                 inband=False, control=False, memory_size=8 << 20, fill=True, start=True, sock=None):
+                 inband=False, control=False, memory_size=8 << 20, fill=True, start=True,
+                 sock=None):
         self.inband, self.use_indirect, self.rx_buffer = inband, indirect, rx_buffer
         self.pairs, self.size, self.control = pairs, size, None
         self.memory = vu.GuestMemory(memory_size)
@@ -115,13 +116,13 @@ class NetDriver:
             protocol |= bit(vu.PF_INBAND) | bit(vu.PF_BACKEND_REQ)
         if self.offer & bit(vu.F_PROTOCOL_FEATURES):
             front_end.set_protocol_features(protocol)
-        for name, number in (('packed', vu.F_RING_PACKED), ('mergeable', vu.F_MRG_RXBUF),
-                             ('event_index', vu.F_EVENT_IDX), ('indirect', vu.F_INDIRECT_DESC),
-                             ('in_order', vu.F_IN_ORDER), ('version_1', vu.F_VERSION_1),
-                             ('control', vu.F_CTRL_VQ)):
+        for name, number in (("packed", vu.F_RING_PACKED), ("mergeable", vu.F_MRG_RXBUF),
+                             ("event_index", vu.F_EVENT_IDX), ("indirect", vu.F_INDIRECT_DESC),
+                             ("in_order", vu.F_IN_ORDER), ("version_1", vu.F_VERSION_1),
+                             ("control", vu.F_CTRL_VQ)):
             if locals()[name]:
                 if not self.offer & bit(number):
-                    raise AssertionError('the device does not offer %s' % name)
+                    raise AssertionError("the device does not offer %s" % name)
                 wanted |= bit(number)
         if pairs > 1 or control:
             wanted |= bit(vu.F_MQ)
@@ -210,18 +211,21 @@ class NetDriver:
     # Transmit.
 
     def reap_tx(self, pair=0):
-        for address, length in self.tx(pair).ring.reap():
+        """Takes transmitted buffers back; returns how many."""
+        used = self.tx(pair).ring.reap()
+        for address, length in used:
             self.tx_free[pair].append(address)
             self.used_lengths.append(length)
+        return len(used)
 
-    def queue_frame(self, frame, pair=0, header=b''):
+    def queue_frame(self, frame, pair=0, header=b""):
         """Adds one frame to the transmit ring, unpublished. False: no room."""
         self.reap_tx(pair)
         free, ring = self.tx_free[pair], self.tx(pair).ring
         if not free or ring.room() < 2:
             return False
         address = free.pop()
-        data = header.ljust(self.header, b'\0') + frame
+        data = header.ljust(self.header, b"\0") + frame
         self.memory.write(address, data)
         table = None
         parts = [(address, len(data), False)]
@@ -236,7 +240,7 @@ class NetDriver:
             return False
         return True
 
-    def send(self, frames, pair=0, header=b'', seconds=vu.DEADLINE):
+    def send(self, frames, pair=0, header=b"", seconds=vu.DEADLINE):
         """Sends all frames, waiting for room. Returns how many were taken before the deadline."""
         end, sent = time.monotonic() + seconds, 0
         for frame in frames:
@@ -267,7 +271,7 @@ class NetDriver:
         used = ring.reap()
         for address, length in used:
             pieces.append(self.memory.read(address, length))
-            data = b''.join(pieces)   # buffers may be smaller than the header
+            data = b"".join(pieces)   # buffers may be smaller than the header
             if len(pieces) == self._count(data):
                 pieces.clear()
                 self.received[pair].append(Received(data[:self.header], data[self.header:]))
@@ -282,9 +286,9 @@ class NetDriver:
             return 1
         if len(data) < 12:
             return None
-        count = struct.unpack('<H', data[10:12])[0]
+        count = struct.unpack("<H", data[10:12])[0]
         if count == 0 or not self.features & bit(vu.F_MRG_RXBUF) and count != 1:
-            raise AssertionError('num_buffers is %d' % count)
+            raise AssertionError("num_buffers is %d" % count)
         return count
 
     def receive(self, count, pair=0, seconds=vu.DEADLINE, refill=True):
@@ -298,9 +302,16 @@ class NetDriver:
                     break
         return [arrived.popleft() for _ in range(min(count, len(arrived)))]
 
-    def exchange(self, frames, start, count, pair=0, window=16, seconds=vu.DEADLINE):
+    def receive_into(self, pair, seconds):
+        """Waits until at least one frame has arrived, and leaves it in self.received."""
+        first = self.receive(1, pair, seconds)
+        self.received[pair].extendleft(first)
+        return bool(first)
+
+    def exchange(self, frames, start, count, pair=0, window=16, seconds=vu.DEADLINE, others=False):
         """Sends numbered frames around a loop, at most `window` at a time; each must come back
-        complete, once, and in order. Returns how many did."""
+        complete, once, and in order. Returns how many did. With `others`, frames that somebody
+        else sent into the loop before us are let pass."""
         done = asked = 0
         end = time.monotonic() + seconds
         while done < count:
@@ -310,15 +321,15 @@ class NetDriver:
                              seconds=end - time.monotonic()) < more:
                     return done
                 asked += more
-            arrived = self.receive(1, pair, end - time.monotonic())
-            if not arrived:
+            if not self.receive_into(pair, end - time.monotonic()):
                 return done
-            while arrived:
-                if arrived[0].frame != frames.returned(start + done):
-                    raise AssertionError('expected frame %d, got %s'
-                                         % (start + done, describe(arrived[0].frame)))
-                done += 1
-                arrived = [self.received[pair].popleft()] if self.received[pair] else []
+            while self.received[pair]:
+                frame = self.received[pair].popleft().frame
+                if frame == frames.returned(start + done):
+                    done += 1
+                elif not others or frames.mine(frame):
+                    raise AssertionError("expected frame %d, got %s"
+                                         % (start + done, describe(frame)))
         return done
 
     # Control.
@@ -327,19 +338,19 @@ class NetDriver:
         """Runs a control command; `split` are the lengths of its readable pieces. Returns the
         acknowledgement, or None if the device did not answer."""
         memory = self.memory
-        if not hasattr(self, 'command_buffer'):
+        if not hasattr(self, "command_buffer"):
             self.command_buffer = memory.allocate(8192, 16)
         start = self.command_buffer
         memory.write(start, data)
         answer = start + 8000
-        memory.write(answer, b'\xff' * result)
+        memory.write(answer, b"\xff" * result)
         pieces, at = [], start
-        for length in split or [2, len(data) - 2]:
+        for length in split or [min(2, len(data)), max(0, len(data) - 2)]:
             if length:
                 pieces.append((at, length, False))
                 at += length
         pieces.append((answer, result, True))
-        assert self.control.ring.add(pieces, 'command')
+        assert self.control.ring.add(pieces, "command")
         self.control.notify()
         finished = self.control.reap_until(1, seconds)
         if not finished:

@@ -71,7 +71,8 @@ class SplitRing:
         if table is not None:
             for i, (address, length, writable) in enumerate(buffers):
                 more = NEXT if i + 1 < len(buffers) else 0
-                self.poke_descriptor(i, address, length, more | (WRITE if writable else 0), i + 1, table)
+                self.poke_descriptor(i, address, length, more | (WRITE if writable else 0), i + 1,
+                                     table)
             self.poke_descriptor(taken[0], table, 16 * len(buffers), INDIRECT)
         else:
             for i, (address, length, writable) in enumerate(buffers):
@@ -108,7 +109,7 @@ class SplitRing:
             for _ in range(self.size):
                 first = self.order[0] if self.in_order else head
                 if first not in self.flying:
-                    raise AssertionError('used entry %d names %d, which is not in flight'
+                    raise AssertionError("used entry %d names %d, which is not in flight"
                                          % (self.last_used, first))
                 self.order.remove(first)
                 taken, token = self.flying.pop(first)
@@ -240,7 +241,7 @@ class PackedRing:
             for _ in range(self.size):
                 first = self.order[0] if self.in_order else identity
                 if first not in self.flying:
-                    raise AssertionError('used descriptor %d names id %d, which is not in flight'
+                    raise AssertionError("used descriptor %d names id %d, which is not in flight"
                                          % (self.next_used, first))
                 self.order.remove(first)
                 slots, token = self.flying.pop(first)
