@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Front-ends that take memory away, send strange descriptors, come in crowds, or do not listen:
+they harm themselves, and nobody else."""
+
+import os
+import socket
+import struct
+
+import vhost_user_client as vu
+from harness import check, check_equal, private_folder, run_tests, wait_for
+from hostile_lab import TwoGuests, expecting_close, not_accepted, processor_share
+from numbered_frames import NumberedFrames
+from vhost_user_client import NEED_REPLY, VERSION
+from virtio_driver import NetDriver
+
+
+def memory_cut_short():
+    "Memory that is truncated under traffic ends that connection only"
+    for packed in (False, True):
+        for victim in ("buffers", "rings"):
+            with TwoGuests(packed=packed) as lab:
+                cut_memory(lab, packed, victim)
+                lab.works(packed=packed)
+
+
+def cut_memory(lab, packed, victim):
+    driver = NetDriver(lab.path, packed=packed, start=False)
+    buffers = vu.GuestMemory(1 << 20, guest=0x10000000)
+    driver.front_end.set_memory(driver.memory, buffers)
+    driver.start()
+    check_equal(driver.exchange(NumberedFrames(3), 0, 200), 200, "frames before the cut")
+    # From here on nothing may touch the memory that is gone: we would die of it ourselves.
+    at = buffers.allocate(2048)
+    buffers.write(at, bytes(12) + NumberedFrames(3).frame(0))
+    for _ in range(8):
+        driver.tx().ring.add([(at, 200, False)], None)
+    driver.tx().ring.publish()
+    os.ftruncate((buffers if victim == "buffers" else driver.memory).fd, 0)
+    driver.tx().force_kick()
+    driver.rx().force_kick()
+    check(driver.front_end.closed_by_peer(), f"the connection outlived the guest's {victim}")
+    driver.close()
+    buffers.close()
+
+
+def replies_never_read():
+    "A front-end that reads no reply is dropped, and holds nobody up"
+    with TwoGuests() as lab:
+        front_end = lab.connect()
+        with expecting_close():
+            while True:
+                front_end.send(vu.GET_FEATURES)
+        front_end.close()
+        lab.steady.goes_on()
+        lab.works()
+
+
+def many_memory_slots():
+    "509 memory slots are added and removed under traffic; more are refused"
+    for packed in (False, True):
+        with TwoGuests() as lab, NetDriver(lab.path, packed=packed) as driver:
+            slots_under_traffic(driver)
+
+
+def slots_under_traffic(driver):
+    front_end, frames, done = driver.front_end, NumberedFrames(5), 0
+    most = front_end.get_u64(vu.GET_MAX_MEM_SLOTS)
+    check_equal(most, 509, "GET_MAX_MEM_SLOTS")
+    extra = [vu.GuestMemory(4096, guest=0x40000000 + 8192 * i) for i in range(most)]
+    for turn in range(2):
+        for memory in extra[:-1]:
+            front_end.add_memory(memory)
+            done += driver.exchange(frames, done, 4)
+        check_equal(done, (turn * 2 + 1) * 4 * (most - 1), "frames while adding")
+        front_end.add_memory(extra[0])    # once more, as QEMU does; then it goes twice as well
+        front_end.remove_memory(extra[0])
+        overlapping = struct.pack("=4Q", extra[0].guest, 4096, extra[-1].user, 0)
+        for what, region in (("one region too many", extra[-1].region()),
+                             ("a region that overlaps another", overlapping)):
+            check_equal(not_accepted(front_end, what, vu.ADD_MEM_REG, vu.u64(0) + region,
+                                     [extra[-1].fd]), "refused", what)
+        send_across_regions(driver, extra[7], frames)
+        for memory in reversed(extra[:-1]):
+            front_end.remove_memory(memory)
+            done += driver.exchange(frames, done, 4)
+        check_equal(done, (turn * 2 + 2) * 4 * (most - 1), "frames while removing")
+        check_equal(not_accepted(front_end, "a region that is gone", vu.REM_MEM_REG,
+                                 vu.u64(0) + extra[0].region()), "refused", "removing it again")
+    for memory in extra:
+        memory.close()
+
+
+def send_across_regions(driver, region, frames):
+    """A frame whose buffer lies in a region that was added while the ring ran."""
+    frame = frames.frame(77)
+    region.write(region.guest, bytes(12) + frame)
+    ring = driver.tx().ring
+    address = driver.tx_free[0].pop()
+    check(ring.add([(region.guest, 12 + len(frame), False)], address), "no room in the ring")
+    driver.tx().notify()
+    check_equal([r.frame for r in driver.receive(1)], [frames.returned(77)],
+                "the frame in an added region")
+    check_equal(driver.flush_tx(), 0, "transmit buffers that did not come back")
+
+
+def hundred_connections_a_second():
+    "Hundreds of connections come and go beside a steady flow, of which no frame is lost"
+    for packed in (False, True):
+        with TwoGuests(packed=packed) as lab:
+            for number in range(300):
+                stage = number % 5
+                if stage == 0:
+                    vu.FrontEnd(lab.path).close()
+                elif stage == 1:
+                    front_end = lab.connect()
+                    front_end.sock.sendall(vu.pack_message(vu.SET_MEM_TABLE, bytes(40))[:20])
+                    front_end.close()
+                elif stage == 2:
+                    NetDriver(lab.path, packed=packed, start=False).close()
+                elif stage == 3:
+                    NetDriver(lab.path, packed=packed).close()
+                else:
+                    with NetDriver(lab.path, packed=packed) as driver:
+                        driver.send([NumberedFrames(9).frame(i) for i in range(32)])
+            lab.works(packed=packed)
+
+
+def replace_descriptor(driver, request, queue, fd):
+    """Gives a ring another descriptor. Returns "accepted", "refused" or "closed"."""
+    try:
+        answer = driver.front_end.question(request, vu.u64(queue.index), [fd], VERSION | NEED_REPLY)
+        return "refused" if any(answer) else "accepted"
+    except vu.Closed:
+        return "closed"
+
+
+def strange_kick_descriptors():
+    "A kick descriptor that is a file, /dev/zero, a pipe, a closed socket: no harm, no burning"
+    with TwoGuests(steady=False) as lab:
+        for what in ("file", "zero", "pipe with bytes", "closed pipe", "closed socket",
+                     "directory"):
+            fd, *others = strange_descriptor(what)
+            with NetDriver(lab.path) as driver:
+                outcome = replace_descriptor(driver, vu.SET_VRING_KICK, driver.tx(), fd)
+                if outcome != "closed":
+                    check(driver.front_end.barrier(), "no answer after a kick descriptor " + what)
+                    used = processor_share(lab.device, 1)
+                    check(used < 0.5, f"kick descriptor {what}: {used:.0%} of a core for nothing")
+                    driver.renew(1)
+                    check_equal(driver.exchange(NumberedFrames(8), 0, 50), 50,
+                                "frames after a proper kick descriptor came, " + what)
+            for number in (fd, *others):
+                os.close(number)
+        lab.works()
+
+
+def strange_descriptor(what):
+    if what == "file":
+        return [os.open(os.path.join(private_folder(), "regular"), os.O_RDWR | os.O_CREAT)]
+    if what == "zero":
+        return [os.open("/dev/zero", os.O_RDWR)]
+    if what == "directory":
+        return [os.open("/", os.O_RDONLY)]
+    if what == "closed socket":
+        one, other = socket.socketpair()
+        other.close()
+        return [one.detach()]
+    reader, writer = os.pipe()
+    if what == "closed pipe":
+        os.close(writer)
+        return [reader]
+    os.write(writer, b"x" * 1001)
+    return [reader, writer]
+
+
+def calls_that_would_block():
+    "A call descriptor that takes nothing holds neither the device nor the frames up"
+    for what in ("eventfd", "pipe", "socket", "file", "closed socket"):
+        with TwoGuests() as lab, NetDriver(lab.path) as driver:
+            if what == "eventfd":
+                fd, others = os.eventfd(0), []
+                os.eventfd_write(fd, 0xfffffffffffffffe)
+            elif what == "pipe":
+                reader, fd = os.pipe()
+                others = [reader]
+                fill(fd)
+                os.set_blocking(fd, True)
+            elif what == "socket":
+                one, other = socket.socketpair()
+                fd, others = one.detach(), [other.detach()]
+                fill(fd)
+                os.set_blocking(fd, True)
+            else:
+                fd, *others = strange_descriptor(what)
+            for queue in (driver.rx(), driver.tx()):
+                outcome = replace_descriptor(driver, vu.SET_VRING_CALL, queue, fd)
+                if outcome == "closed":
+                    break
+            if outcome != "closed":
+                without_calls(driver, what)
+            for number in (fd, *others):
+                os.close(number)
+
+
+def fill(fd):
+    os.set_blocking(fd, False)
+    try:
+        while True:
+            os.write(fd, b"x")
+    except BlockingIOError:
+        pass
+
+
+def without_calls(driver, what):
+    """Frames go around although no call arrives; then calls work again."""
+    frames, came = NumberedFrames(6), []
+    driver.tx().ring.arm()
+    driver.rx().ring.arm()
+    for number in range(100):
+        driver.send([frames.frame(number)])
+        wait_for(f"a frame without calls ({what})",
+                 lambda: driver.poll() and driver.rx().ring.arm() is not None, pause=0)
+        came += [driver.received[0].popleft().frame for _ in range(len(driver.received[0]))]
+    check_equal(came, [frames.returned(i) for i in range(100)], "frames without calls, " + what)
+    for queue in (driver.rx(), driver.tx()):
+        check_equal(replace_descriptor(driver, vu.SET_VRING_CALL, queue, queue.call), "accepted",
+                    "a proper call descriptor")
+    check_equal(driver.exchange(frames, 100, 100), 100, "frames after a proper call descriptor")
+
+
+run_tests(memory_cut_short, replies_never_read, many_memory_slots, hundred_connections_a_second,
+          strange_kick_descriptors, calls_that_would_block)
