@@ -173,6 +173,9 @@ def stale_and_live_sockets():
 def socket_of_another():
     "A socket that was replaced by somebody else's is not removed at the end"
     device = start()
+    front_end = vu.FrontEnd(device.socket_path)
+    front_end.barrier()       # it listens, and knows its own socket, by now
+    front_end.close()
     os.unlink(device.socket_path)
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(device.socket_path)

@@ -21,6 +21,7 @@ import select
 import socket
 import struct
 import threading
+import time
 
 # Front-end requests.
 GET_FEATURES, SET_FEATURES, SET_OWNER, RESET_OWNER, SET_MEM_TABLE = 1, 2, 3, 4, 5
@@ -193,14 +194,25 @@ def pack_message(request, payload=b"", flags=VERSION, size=None):
     return struct.pack("=3I", request, flags, len(payload) if size is None else size) + payload
 
 
+def connect(sock, path):
+    """Connects, also to a socket that exists and is about to listen."""
+    end = time.monotonic() + DEADLINE
+    while True:
+        try:
+            return sock.connect(path)
+        except ConnectionRefusedError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.01)
+
+
 class FrontEnd:
     """One connection to a back-end."""
 
     def __init__(self, path=None, sock=None):
         if sock is None:
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            sock.settimeout(DEADLINE)
-            sock.connect(str(path))
+            connect(sock, str(path))
         sock.settimeout(DEADLINE)
         self.sock = sock
         self.features = 0             # acknowledged
