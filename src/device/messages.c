@@ -302,7 +302,7 @@ static int set_vring_base(struct vw_device *device, const struct vw_vu_message *
     if (find_queue(device, state->index, &queue) < 0)
         return -EINVAL;
     stop_if_started(device, queue);
-    queue->base = state->num;
+    vw_queue_set_base(queue, state->num);
     return refresh(device, queue);
 }
 
@@ -315,6 +315,7 @@ static int get_vring_base(struct vw_device *device, const struct vw_vu_message *
         return -EINVAL;
     vw_device_pause(device);
     vw_vu_reply_state(reply, message, message->payload.state.index, vw_queue_stop(queue));
+    queue->base_told = true;
     vw_device_set_rules(device);
     return 0;
 }

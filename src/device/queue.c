@@ -97,6 +97,7 @@ void vw_queue_reset(struct vw_queue *queue)
     queue->size = 0;
     queue->addressed = false;
     queue->base = 0;
+    queue->base_exact = queue->base_told = false;
     queue->started = queue->enabled = queue->live = false;
     queue->call_in_band = false;
     queue->chain_first = queue->chain_count = 0;
@@ -193,9 +194,12 @@ static uint32_t resumable_split_base(uint32_t base, const struct vw_ring_config 
 
 static uint32_t starting_base(const struct vw_queue *queue, const struct vw_ring_config *config)
 {
-    return config->format == VW_RING_PACKED
-               ? complete_packed_base(queue->base, config->descriptor_area)
-               : resumable_split_base(queue->base, config);
+    if (config->format == VW_RING_SPLIT)
+        return resumable_split_base(queue->base, config);
+    /* A packed ring of our own at the start of an even round has base 0 as well, and a first
+     * descriptor without the used bit if it lay within a chain. */
+    return queue->base_exact ? queue->base
+                             : complete_packed_base(queue->base, config->descriptor_area);
 }
 
 static void take_down(struct vw_queue *queue)
@@ -203,6 +207,7 @@ static void take_down(struct vw_queue *queue)
     if (!queue->live)
         return;
     queue->base = vw_device_ring_base(&queue->ring);
+    queue->base_exact = true;
     queue->live = false;
 }
 
@@ -249,6 +254,13 @@ uint32_t vw_queue_stop(struct vw_queue *queue)
     take_down(queue);
     queue->started = false;
     return queue->base;
+}
+
+void vw_queue_set_base(struct vw_queue *queue, uint32_t base)
+{
+    queue->base_exact = queue->base_exact && queue->base_told && queue->base == base;
+    queue->base_told = false;
+    queue->base = base;
 }
 
 void vw_queue_give_back(struct vw_queue *queue)

@@ -49,6 +49,8 @@ struct vw_queue {
     bool addressed;
     uint64_t descriptor_user, driver_user, device_user; /* addresses in the front-end's process */
     uint32_t base;
+    bool base_exact; /* it is our own, not one that a front-end may have filled in half */
+    bool base_told;  /* GET_VRING_BASE handed it out: the same value comes back as it went */
     bool started, enabled;
 
     bool live;
@@ -91,6 +93,9 @@ int vw_queue_refresh(struct vw_queue *queue, enum vw_ring_format format, uint64_
 
 /* Stops the ring and returns its base, for GET_VRING_BASE. */
 uint32_t vw_queue_stop(struct vw_queue *queue);
+
+/* SET_VRING_BASE, for a stopped ring. */
+void vw_queue_set_base(struct vw_queue *queue, uint32_t base);
 
 /*
  * Takes over a descriptor, closing the one before; -1 for none. Returns 0, or -EINVAL for one that
