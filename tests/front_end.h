@@ -36,7 +36,7 @@
 #include "transport/socket.h"
 #include "vhost/message.h"
 
-#define WAIT_MS 60000
+#define WAIT_MS 20000
 #define FRONT_END_GUEST UINT64_C(0x540000000)
 #define FRONT_END_USER UINT64_C(0x7e5000000000)
 #define FRONT_END_MEMORY (UINT64_C(48) << 20)
@@ -514,7 +514,7 @@ static inline bool take_buffer(struct front_end *front, unsigned pair, uint8_t *
 static inline bool receive_frame(struct front_end *front, unsigned pair, struct received *frame)
 {
     uint8_t *raw = malloc(FRONT_END_MAX_BYTES);
-    uint32_t length, more;
+    uint32_t length, more = 0;
 
     assert_non_null(raw);
     if (!take_buffer(front, pair, raw, FRONT_END_MAX_BYTES, &length)) {
