@@ -161,17 +161,27 @@ static int find_areas(const struct vw_queue *queue, const struct vw_memory *memo
                : -EFAULT;
 }
 
+/* Was any descriptor of this packed ring ever marked used in an odd round? */
+static bool any_used_bit(const struct vring_packed_desc *descriptors, uint32_t size)
+{
+    for (uint32_t i = 0; i < size; i++)
+        if (vw_load_le16(&descriptors[i].flags) & (1u << VRING_PACKED_DESC_F_USED))
+            return true;
+    return false;
+}
+
 /*
  * Not every front-end fills a packed ring's base as vhost-user has it (two halves, each a position
  * and a wrap bit). DPDK sends the available half alone; the used one is then the same, since
  * nothing was in flight. User-mode Linux sends 0 for a fresh ring, which would be position 0 of an
- * even round: in that round the first descriptor still has the used bit of the round before.
+ * even round: but in that round at least one descriptor still has the used bit of the round before,
+ * and in a fresh ring none has.
  */
-static uint32_t complete_packed_base(uint32_t base, const struct vring_packed_desc *first)
+static uint32_t complete_packed_base(uint32_t base, const struct vw_ring_config *config)
 {
     if (base >> 16 != 0)
         return base;
-    if (base == 0 && !(vw_load_le16(&first->flags) & (1u << VRING_PACKED_DESC_F_USED)))
+    if (base == 0 && !any_used_bit(config->descriptor_area, config->size))
         base = 0x8000;
     return base << 16 | base;
 }
@@ -198,8 +208,7 @@ static uint32_t starting_base(const struct vw_queue *queue, const struct vw_ring
         return resumable_split_base(queue->base, config);
     /* A packed ring of our own at the start of an even round has base 0 as well, and a first
      * descriptor without the used bit if it lay within a chain. */
-    return queue->base_exact ? queue->base
-                             : complete_packed_base(queue->base, config->descriptor_area);
+    return queue->base_exact ? queue->base : complete_packed_base(queue->base, config);
 }
 
 static void take_down(struct vw_queue *queue)
