@@ -24,7 +24,7 @@ help:
 
 all: deps-build
 	@contrib/configure.sh $(BUILD) -Dwerror=$(WERROR)
-	@ninja -C $(BUILD)
+	@ninja -C $(BUILD) virtwire
 
 demo: deps-demo all
 	@python3 demo/demo.py
