@@ -3,7 +3,7 @@
 from harness import *
 from lab.scenario import Scene, features_off
 
-ROUNDS = 3
+ROUNDS = 2
 
 
 def begin_traffic(scene):
