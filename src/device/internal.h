@@ -137,7 +137,4 @@ void vw_control_queue_run(struct vw_device *device);
 int vw_control_queue_watch(struct vw_device *device);
 void vw_control_queue_unwatch(struct vw_device *device);
 
-/* receive.c: the worker slept for its whole time */
-void vw_receive_timed_out(struct vw_pair *pair);
-
 #endif

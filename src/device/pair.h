@@ -48,6 +48,7 @@ struct vw_receive_batch {
     uint32_t first, count;
     bool starved;          /* frames[first] found not enough buffers */
     uint32_t starved_held; /* how many it found at the last look */
+    int64_t starved_since; /* when that was, in milliseconds */
 };
 
 struct vw_pair {
@@ -111,5 +112,10 @@ static inline bool vw_transmit_blocked(const struct vw_pair *pair)
 
 /* Does the receive direction want frames from the port? */
 bool vw_receive_wanted(const struct vw_pair *pair);
+
+/* How long the worker may sleep, in milliseconds, before vw_receive_slept has something to do; -1:
+ * for ever. vw_receive_slept is for after each sleep. */
+int vw_receive_timeout(const struct vw_pair *pair);
+void vw_receive_slept(struct vw_pair *pair);
 
 #endif

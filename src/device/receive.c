@@ -17,6 +17,8 @@
  * lock, taken once for each batch and queue; a frame for another pair's queue that has no buffers
  * is dropped, as a network card does, since waiting would hold back the flows of this queue.
  */
+#include <time.h>
+
 #include "device/internal.h"
 #include "device/pair.h"
 
@@ -217,14 +219,22 @@ static bool release_done(struct vw_pair *pair)
     return true;
 }
 
+static int64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
 static void note_starved(struct vw_pair *pair)
 {
     struct vw_queue *queue = pair->receive;
 
-    if (!pair->in.starved)
-        vw_count(&queue->counters.waits, 1);
+    vw_count(&queue->counters.waits, 1);
     pair->in.starved = true;
     pair->in.starved_held = vw_queue_held(queue);
+    pair->in.starved_since = now_ms();
 }
 
 /* Frames that are all for this pair's own queue: the usual case, with no lock. */
@@ -267,10 +277,10 @@ static void deliver_others(struct vw_pair *pair)
     for (unsigned target = 0; target < device->pair_count; target++) {
         struct vw_queue *queue = device->pairs[target].receive;
 
-        if (target == pair->index || !vw_queue_works(queue) || !queue->enabled)
+        if (target == pair->index || !queue->live || !queue->enabled)
             continue;
         pthread_mutex_lock(&queue->lock);
-        for (uint32_t i = in->first; i < in->count; i++) {
+        for (uint32_t i = in->first; i < in->count && vw_queue_works(queue); i++) {
             if (in->done[i] || targets[i] != target)
                 continue;
             if (deliver(queue, &device->rules, &in->frames[i], &hashes[i]) == STARVED)
@@ -282,10 +292,13 @@ static void deliver_others(struct vw_pair *pair)
     }
 }
 
-/* May frames go to this pair's queue? Not if the driver uses fewer pairs (section 5.1.6.5.5). */
+/*
+ * May frames go to this pair's queue? Not if the driver uses fewer pairs (section 5.1.6.5.5).
+ * Whether the ring is broken is looked at later, under the queue's lock.
+ */
 static bool receive_open(const struct vw_pair *pair)
 {
-    return vw_queue_works(pair->receive) && pair->receive->enabled &&
+    return pair->receive->live && pair->receive->enabled &&
            pair->index < pair->device->rules.active_pairs;
 }
 
@@ -294,21 +307,42 @@ bool vw_receive_wanted(const struct vw_pair *pair)
     return receive_open(pair) && !pair->in.starved;
 }
 
-/* A starved queue is looked at again when it has more buffers than at the last look. */
+/*
+ * A starved queue is looked at again when it has more buffers than at the last look: available
+ * ones, or ones that another worker fetched and left over. A broken ring starves for good.
+ */
 static bool still_starved(struct vw_pair *pair)
 {
     struct vw_receive_batch *in = &pair->in;
+    struct vw_queue *queue = pair->receive;
 
-    if (in->starved && vw_device_ring_pending(&pair->receive->ring))
+    if (vw_unlikely(!vw_queue_works(queue))) {
+        in->starved = true;
+        in->starved_held = 0;
+    } else if (in->starved &&
+               (vw_queue_held(queue) > in->starved_held || vw_device_ring_pending(&queue->ring))) {
         in->starved = false;
+    }
     return in->starved;
+}
+
+/* With steering, rings are shared. */
+static void lock_own(const struct vw_pair *pair)
+{
+    if (pair->device->rules.steering)
+        pthread_mutex_lock(&pair->receive->lock);
+}
+
+static void unlock_own(const struct vw_pair *pair)
+{
+    if (pair->device->rules.steering)
+        pthread_mutex_unlock(&pair->receive->lock);
 }
 
 bool vw_receive_run(struct vw_pair *pair)
 {
     struct vw_receive_batch *in = &pair->in;
     struct vw_queue *queue = pair->receive;
-    bool steering = pair->device->rules.steering;
 
     if (!receive_open(pair))
         return false;
@@ -322,47 +356,61 @@ bool vw_receive_run(struct vw_pair *pair)
         memset(in->done, 0, sizeof(in->done));
         vw_count(&queue->counters.batches, 1);
     }
-    if (steering) {
+    if (pair->device->rules.steering)
         deliver_others(pair);
-        pthread_mutex_lock(&queue->lock);
-    }
+    lock_own(pair);
     if (!still_starved(pair)) {
         vw_device_ring_disarm(&queue->ring);
         deliver_own(pair);
     }
-    if (steering)
-        pthread_mutex_unlock(&queue->lock);
+    unlock_own(pair);
     return release_done(pair);
 }
 
 bool vw_receive_arm(struct vw_pair *pair)
 {
     struct vw_queue *queue = pair->receive;
-    bool steering = pair->device->rules.steering;
     bool nothing_more = true;
 
     /* With frames waiting for buffers a kick is wanted; otherwise none ever is. */
-    if (!pair->in.starved || !vw_queue_works(queue))
+    if (!pair->in.starved || !receive_open(pair))
         return true;
-    if (steering)
-        pthread_mutex_lock(&queue->lock);
-    nothing_more = vw_device_ring_arm(&queue->ring);
-    if (steering)
-        pthread_mutex_unlock(&queue->lock);
+    lock_own(pair);
+    if (vw_queue_works(queue)) {
+        /* Another worker may meanwhile have fetched buffers that we wait for, or used ours. */
+        nothing_more =
+            vw_queue_held(queue) <= pair->in.starved_held && vw_device_ring_arm(&queue->ring);
+        if (nothing_more)
+            pair->in.starved_held = vw_queue_held(queue);
+    }
+    unlock_own(pair);
     return nothing_more;
 }
 
 /*
  * The guest offers some buffers, but for a while no more, and they do not suffice: a driver that
- * waits for us to use them before it posts others would wait for ever. The frame is dropped.
+ * waits for us to use them before it posts others would wait for ever. The frame is dropped. The
+ * time counts from the last look, however often the worker woke since for something else.
  */
-void vw_receive_timed_out(struct vw_pair *pair)
+int vw_receive_timeout(const struct vw_pair *pair)
+{
+    const struct vw_receive_batch *in = &pair->in;
+
+    if (!in->starved || in->starved_held == 0 || in->first == in->count)
+        return -1;
+    int64_t left = in->starved_since + VW_STARVED_TIMEOUT_MS - now_ms();
+    return left > 0 ? (int)left : 0;
+}
+
+void vw_receive_slept(struct vw_pair *pair)
 {
     struct vw_receive_batch *in = &pair->in;
 
-    if (!in->starved || in->starved_held == 0 || in->first == in->count)
+    if (vw_likely(!in->starved) || vw_receive_timeout(pair) != 0)
         return;
+    lock_own(pair);
     vw_count(&pair->receive->counters.drop_too_small, 1);
+    unlock_own(pair);
     in->done[in->first] = true;
     in->starved = false;
     release_done(pair);

@@ -86,8 +86,7 @@ static void sleep_until_event(struct vw_pair *pair, int timeout_ms)
             break; /* level-triggered: the port is asked in the next round */
         }
     }
-    if (count == 0)
-        vw_receive_timed_out(pair);
+    vw_receive_slept(pair);
 }
 
 /*
@@ -103,9 +102,9 @@ static void worker_sleep(struct vw_pair *pair)
         return;
     pair->port_queue->port->ops->want(pair->port_queue, vw_receive_wanted(pair),
                                       vw_transmit_blocked(pair), &want);
-    if (pair->in.starved && pair->in.starved_held > 0 &&
-        (want.timeout_ms < 0 || want.timeout_ms > VW_STARVED_TIMEOUT_MS))
-        want.timeout_ms = VW_STARVED_TIMEOUT_MS;
+    int limit = vw_receive_timeout(pair);
+    if (limit >= 0 && (want.timeout_ms < 0 || want.timeout_ms > limit))
+        want.timeout_ms = limit;
     if ((pair->receive->polled || pair->transmit->polled) &&
         (want.timeout_ms < 0 || want.timeout_ms > POLL_INTERVAL_MS)) {
         want.timeout_ms = POLL_INTERVAL_MS;
