@@ -252,7 +252,7 @@ int vw_queue_refresh(struct vw_queue *queue, enum vw_ring_format format, uint64_
     }
     queue->chain_first = queue->chain_count = 0;
     queue->pool.used = 0;
-    queue->broken_told = broken != VW_RING_OK;
+    queue->broken_told = broken;
     queue->ring.error = broken;
     queue->live = true;
     return 0;
@@ -330,9 +330,9 @@ void vw_queue_report_broken(struct vw_queue *queue)
 {
     static const char *const roles[] = {"receive", "transmit", "control"};
 
-    if (vw_likely(queue->ring.error == VW_RING_OK) || queue->broken_told)
+    if (vw_likely(queue->ring.error == VW_RING_OK) || queue->broken_told != VW_RING_OK)
         return;
-    queue->broken_told = true;
+    __atomic_store_n(&queue->broken_told, queue->ring.error, __ATOMIC_RELAXED);
     vw_count(&queue->counters.broken, 1);
     vw_log_limited(queue->device->log, &queue->device->log_limit, VW_LOG_WARNING,
                    "queue %u (%s): the guest broke the ring: %s; the queue stays stopped until the "

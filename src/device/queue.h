@@ -69,8 +69,9 @@ struct vw_queue {
     int kick_fd, call_fd, error_fd;                          /* -1: none */
     bool kick_is_eventfd, call_is_eventfd, error_is_eventfd; /* else a pipe or a socket */
     bool call_in_band;
-    bool polled; /* no kicks will come: look from time to time */
-    bool broken_told;
+    bool polled;                    /* no kicks will come: look from time to time */
+    enum vw_ring_error broken_told; /* why the ring is broken, once that was told; the statistics
+                                     * read it at any time, and ring.error is its worker's */
 
     struct vw_queue_counters counters;
     uint64_t header_errors[VW_NET_HEADER_ERROR_COUNT]; /* drop_header, by reason */

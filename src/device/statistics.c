@@ -23,7 +23,7 @@ void vw_device_queue_statistics(const struct vw_device *device, unsigned index,
     static const char *const roles[] = {"receive", "transmit", "control"};
     const struct vw_queue *queue = &device->queues[index];
     enum vw_ring_error error =
-        queue->live ? __atomic_load_n(&queue->ring.error, __ATOMIC_RELAXED) : VW_RING_OK;
+        queue->live ? __atomic_load_n(&queue->broken_told, __ATOMIC_RELAXED) : VW_RING_OK;
 
     *statistics = (struct vw_queue_statistics){
         .role = roles[queue->role],
