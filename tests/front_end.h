@@ -566,11 +566,17 @@ static inline void wait_for_calls(struct front_end *front)
         }
 }
 
-/* Waits for one frame on a pair, and checks nothing. */
+/* Waits for one frame on a pair; takes back what was transmitted meanwhile. */
 static inline void await_frame(struct front_end *front, unsigned pair, struct received *frame)
 {
-    while (!receive_frame(front, pair, frame))
-        wait_for_calls(front);
+    while (!receive_frame(front, pair, frame)) {
+        bool moved = false;
+
+        for (unsigned i = 0; i < front->pairs; i++)
+            moved |= reap_transmitted(front, i) > 0;
+        if (!moved)
+            wait_for_calls(front);
+    }
 }
 
 /* ---- Control commands ---- */
