@@ -30,6 +30,7 @@
     X(drop_short, "frame shorter than an Ethernet header")                                         \
     X(drop_long, "frame longer than any port carries")                                             \
     X(drop_disabled, "queue disabled by the front-end")                                            \
+    X(drop_disconnected, "frame left over when the front-end went")                                \
     X(drop_port_refused, "the port refused the frame")                                             \
     X(drop_port_down, "the port's interface is down")                                              \
     X(drop_port_gone, "the port's interface was deleted")                                          \

@@ -22,6 +22,9 @@
 #include "device/internal.h"
 #include "device/pair.h"
 
+/* Batches that are dropped at the end of a connection: more than a TAP's queue of 500 frames. */
+#define DISCARD_BATCHES 16
+
 /* What became of a frame. */
 enum delivery {
     DELIVERED, /* or dropped and counted: either way done with */
@@ -424,4 +427,30 @@ void vw_receive_drain(struct vw_pair *pair)
     queue->chain_first = queue->chain_count = 0;
     queue->pool.used = 0;
     pair->in.starved = false;
+}
+
+/*
+ * The front-end went: frames that came for its guest are not for the next one. What the port lent
+ * goes back, and what it still holds is dropped; a TAP that goes on receiving is left to it after
+ * as many frames as its queue holds.
+ */
+void vw_receive_discard(struct vw_pair *pair)
+{
+    struct vw_receive_batch *in = &pair->in;
+    const struct vw_port_ops *port = pair->port_queue->port->ops;
+    uint32_t count = in->count - in->first;
+
+    for (unsigned batch = 0; batch < DISCARD_BATCHES; batch++) {
+        if (count > 0)
+            port->release(pair->port_queue, count);
+        vw_count(&pair->receive->counters.drop_disconnected, count);
+        count = port->receive(pair->port_queue, in->frames, VW_PORT_BATCH);
+        if (count == 0)
+            break;
+    }
+    if (count > 0)
+        port->release(pair->port_queue, count);
+    vw_count(&pair->receive->counters.drop_disconnected, count);
+    in->first = in->count = 0;
+    in->starved = false;
 }

@@ -59,8 +59,10 @@ void vw_session_end(struct vw_device *device, const char *reason, bool fault)
     vw_socket_receiver_destroy(&device->receiver);
     vw_back_end_set(device, -1);
     vw_control_queue_unwatch(device);
-    for (unsigned i = 0; i < device->pair_count; i++)
+    for (unsigned i = 0; i < device->pair_count; i++) {
         vw_worker_unwatch_kicks(&device->pairs[i]);
+        vw_receive_discard(&device->pairs[i]);
+    }
     for (unsigned i = 0; i <= 2 * device->pair_count; i++)
         vw_queue_reset(&device->queues[i]);
     vw_memory_unmap_all(device->memory);
