@@ -47,7 +47,7 @@ tsan: deps-build
 # PREFIX goes to meson only if it is given: otherwise what the build tree has stays.
 install:
 	@test -x $(BUILD)/virtwire || { echo "make install: run make first" >&2; exit 1; }
-	@$(if $(PREFIX),meson configure $(BUILD) -Dprefix=$(PREFIX))
+	@$(if $(PREFIX),meson configure $(BUILD) -Dprefix=$(PREFIX) && ninja -C $(BUILD) --quiet virtwire)
 	@meson install -C $(BUILD) --no-rebuild $(if $(DESTDIR),--destdir "$(abspath $(DESTDIR))")
 
 clean:

@@ -15,7 +15,8 @@ What a peer test imports. A test file is
 
 and runs in namespaces of its own (lab/box.py). The environment says where things are:
 VIRTWIRE (the program), VIRTWIRE_BUILD (the build tree; logs go to its peer-logs/), VIRTWIRE_CACHE
-(guest images), VIRTWIRE_ONLY (run only the cases whose name contains this).
+(guest images), VIRTWIRE_ONLY (run only the cases whose name contains this), VIRTWIRE_BRIEF (fewer
+combinations and repetitions, where a test knows which to leave out).
 """
 import sys
 
@@ -25,12 +26,12 @@ from lab.box import NetNs  # noqa: E402
 from lab.device import VirtwireDevice  # noqa: E402
 from lab.guest import QemuGuest, UmlGuest  # noqa: E402
 from lab.process import PATIENCE, RESOURCES, Failure, Process, run, wait_for  # noqa: E402
-from lab.report import (BUILD, CACHE, VIRTWIRE, check, check_equal, log_folder,  # noqa: E402
+from lab.report import (BRIEF, BUILD, CACHE, VIRTWIRE, check, check_equal, log_folder,  # noqa: E402
                         private_folder, run_tests)
 from lab.testpmd import Testpmd  # noqa: E402
 from lab.traffic import GUEST, GUEST6, HOST, HOST6, Wire  # noqa: E402
 
-__all__ = ["BUILD", "CACHE", "VIRTWIRE", "PATIENCE", "RESOURCES", "Failure", "GUEST", "GUEST6",
+__all__ = ["BRIEF", "BUILD", "CACHE", "VIRTWIRE", "PATIENCE", "RESOURCES", "Failure", "GUEST", "GUEST6",
            "HOST", "HOST6", "NetNs", "Process", "QemuGuest", "Testpmd", "UmlGuest",
            "VirtwireDevice", "Wire", "check", "check_equal", "log_folder", "private_folder", "run",
            "run_tests", "wait_for"]

@@ -8,7 +8,7 @@ import time
 from harness import *
 from lab.scenario import Scene, features_off
 
-RELOADS = 3
+RELOADS = 1 if BRIEF else 3
 
 
 def reload_case(format, *options):

@@ -3,7 +3,7 @@
 from harness import *
 from lab.scenario import Scene, features_off
 
-ROUNDS = 2
+ROUNDS = 1 if BRIEF else 2
 
 
 def begin_traffic(scene):

@@ -11,6 +11,7 @@ from lab.process import RESOURCES, Failure
 
 BUILD = os.environ.get("VIRTWIRE_BUILD", os.path.join(os.getcwd(), "build"))
 CACHE = os.environ.get("VIRTWIRE_CACHE", os.path.join(BUILD, "guest"))
+BRIEF = bool(os.environ.get("VIRTWIRE_BRIEF"))
 VIRTWIRE = os.environ.get("VIRTWIRE", os.path.join(BUILD, "virtwire"))
 
 
