@@ -13,6 +13,10 @@
 /* Chains taken in one go. A driver waits for each command, so there is seldom more than one. */
 #define COMMANDS 8
 
+/* A driver that posts commands without end must not keep the control thread, nor its own workers
+ * paused. */
+#define BATCHES_A_TURN 8
+
 static void apply_changes(struct vw_device *device, unsigned changed)
 {
     struct vw_port *port = device->port;
@@ -86,11 +90,12 @@ void vw_control_queue_run(struct vw_device *device)
 
     if (!queue->live || !queue->enabled)
         return;
-    do {
+    for (unsigned batch = 0; batch < BATCHES_A_TURN; batch++) {
         vw_device_ring_disarm(&queue->ring);
-        while (run_batch(device, queue))
-            ;
-    } while (!vw_device_ring_arm(&queue->ring)); /* arm, then look again */
+        if (!run_batch(device, queue) && vw_device_ring_arm(&queue->ring)) /* and look again */
+            return;
+    }
+    vw_device_come_again(device);
 }
 
 void vw_control_queue_unwatch(struct vw_device *device)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -57,6 +58,11 @@ void vw_device_resume(struct vw_device *device)
     device->paused = false;
     for (unsigned i = 0; i < device->pair_count; i++)
         vw_worker_resume(&device->pairs[i]);
+}
+
+void vw_device_come_again(struct vw_device *device)
+{
+    (void)!eventfd_write(device->again_fd, 1);
 }
 
 void vw_device_set_rules(struct vw_device *device)
@@ -240,6 +246,10 @@ static int start(struct vw_device *device, char *error, unsigned size)
     device->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (device->epoll_fd < 0)
         return -errno;
+    device->again_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (device->again_fd < 0)
+        return -errno;
+    vw_device_watch(device, device->again_fd, EPOLLIN | EPOLLET, VW_EVENT_AGAIN);
     set_config(device);
     result = create_pairs(device);
     if (result < 0)
@@ -268,7 +278,7 @@ int vw_device_create(const struct vw_device_options *options, struct vw_device *
     device->port = options->port;
     device->pair_count = options->queue_pairs;
     device->epoll_fd = device->listener.fd = device->retry_fd = device->socket = -1;
-    device->back_end_fd = device->control_kick_watched = -1;
+    device->back_end_fd = device->control_kick_watched = device->again_fd = -1;
     device->offered = vw_device_offer(options);
     device->protocol_offered = protocol_features;
     if (device->pair_count < 2)
@@ -301,6 +311,8 @@ void vw_device_destroy(struct vw_device *device)
         vw_socket_listener_close(&device->listener);
     if (device->retry_fd >= 0)
         close(device->retry_fd);
+    if (device->again_fd >= 0)
+        close(device->again_fd);
     if (device->epoll_fd >= 0)
         close(device->epoll_fd);
     pthread_mutex_destroy(&device->back_end_lock);
@@ -387,6 +399,9 @@ static void handle_event(struct vw_device *device, enum vw_device_event event)
         break;
     case VW_EVENT_MEMORY_LOST:
         check_memory(device);
+        break;
+    case VW_EVENT_AGAIN:
+        vw_control_queue_run(device);
         break;
     }
 }

@@ -55,7 +55,7 @@ struct vw_device {
     int epoll_fd;
     struct vw_socket_listener listener; /* fd -1: none */
     int retry_fd;                       /* client mode: timer for the next attempt; -1 */
-    bool ended;
+    int again_fd; /* eventfd: the control thread has left something for its next turn */
 
     /* The connection. */
     int socket; /* -1: no front-end */
@@ -96,6 +96,7 @@ enum vw_device_event {
     VW_EVENT_LINK,
     VW_EVENT_RETRY,
     VW_EVENT_MEMORY_LOST,
+    VW_EVENT_AGAIN,
 };
 
 /* device.c: waits, pauses, rules */
@@ -103,6 +104,7 @@ int vw_device_watch(struct vw_device *device, int fd, uint32_t events, enum vw_d
 void vw_device_unwatch(struct vw_device *device, int fd);
 void vw_device_pause(struct vw_device *device);
 void vw_device_resume(struct vw_device *device);
+void vw_device_come_again(struct vw_device *device); /* there is more for the control queue */
 void vw_device_set_rules(struct vw_device *device);
 void vw_device_set_link(struct vw_device *device, bool up);
 uint16_t vw_device_steer(const struct vw_device *device, const struct vw_net_hash *hash);

@@ -423,6 +423,8 @@ static int set_vring_enable(struct vw_device *device, const struct vw_vu_message
         return -EINVAL;
     vw_device_pause(device);
     queue->enabled = state->num != 0;
+    if (!queue->enabled && queue->role == VW_QUEUE_TRANSMIT)
+        vw_transmit_disabled(&device->pairs[queue->index / 2]);
     vw_device_set_rules(device);
     if (queue->role == VW_QUEUE_CONTROL)
         vw_control_queue_run(device);

@@ -104,6 +104,9 @@ bool vw_receive_arm(struct vw_pair *pair);
 void vw_transmit_drain(struct vw_pair *pair);
 void vw_receive_drain(struct vw_pair *pair);
 
+/* While paused: the transmit queue has just been disabled. */
+void vw_transmit_disabled(struct vw_pair *pair);
+
 /* While paused: drops all frames that wait for a guest which is gone. */
 void vw_receive_discard(struct vw_pair *pair);
 

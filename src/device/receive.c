@@ -70,11 +70,16 @@ static bool fetch_more(struct vw_queue *queue, uint32_t wanted)
     return count > 0 && queue->ring.error == VW_RING_OK;
 }
 
-/* How many held buffers take `need` bytes, fetching more as necessary; 0 if there are too few. */
-static uint32_t reserve(struct vw_queue *queue, uint64_t need)
+/*
+ * How many held buffers take `need` bytes, fetching more as necessary; 0 if there are too few, and
+ * then `*full` says whether there are more that we have no room for.
+ */
+static uint32_t reserve(struct vw_queue *queue, uint64_t need, bool *full)
 {
     uint64_t have = 0;
     uint32_t count = 0;
+
+    *full = false;
 
     for (;;) {
         while (queue->chain_first + count < queue->chain_count) {
@@ -85,8 +90,14 @@ static uint32_t reserve(struct vw_queue *queue, uint64_t need)
         }
         if (queue->chain_first > 0)
             have = count = 0; /* the held ones move to the front */
-        if (!fetch_more(queue, FETCH_AHEAD))
-            return 0;
+        /* Twice: a buffer may have become available just after the first look. If there are some
+         * and still none is fetched, there is no room for its pieces. */
+        if (!fetch_more(queue, FETCH_AHEAD)) {
+            *full = vw_device_ring_pending(&queue->ring);
+            if (!*full || !fetch_more(queue, FETCH_AHEAD))
+                return 0;
+            *full = false;
+        }
     }
 }
 
@@ -100,8 +111,7 @@ static bool holds_everything(const struct vw_queue *queue)
 
     for (uint32_t i = queue->chain_first; i < queue->chain_count; i++)
         slots += queue->chains[i].slots;
-    return slots >= queue->size || vw_queue_held(queue) == queue->chain_capacity ||
-           queue->pool.used + queue->size > queue->pool.capacity;
+    return slots >= queue->size || vw_queue_held(queue) == queue->chain_capacity;
 }
 
 /* Writes header and frame into the first `count` held buffers and uses them. */
@@ -162,14 +172,16 @@ static enum delivery deliver(struct vw_queue *queue, const struct vw_rules *rule
     struct vw_net_header header;
     uint8_t raw[VW_PORT_HEADER];
     uint32_t count = 1;
+    bool full;
 
     uint64_t need = (uint64_t)rules->header_size + frame->length;
     if (rules->mergeable) {
-        count = reserve(queue, need);
+        count = reserve(queue, need, &full);
         if (count == 0)
-            return holds_everything(queue) ? drop(&queue->counters.drop_too_small) : STARVED;
+            return full || holds_everything(queue) ? drop(&queue->counters.drop_too_small)
+                                                   : STARVED;
     } else {
-        if (reserve(queue, 1) == 0)
+        if (reserve(queue, 1, &full) == 0)
             return STARVED;
         if (queue->chains[queue->chain_first].writable_length < need)
             return drop(&queue->counters.drop_too_small);

@@ -224,6 +224,21 @@ static bool discard(struct vw_pair *pair)
     return true;
 }
 
+/*
+ * The front-end disables the queue. While it was enabled, kicks may have been off: what is in the
+ * ring is discarded now, while the ring is certainly still there, and a kick asked for.
+ */
+void vw_transmit_disabled(struct vw_pair *pair)
+{
+    struct vw_queue *queue = pair->transmit;
+
+    if (!vw_queue_works(queue))
+        return;
+    pair->transmit_kicked = true;
+    for (uint32_t done = 0; done <= queue->size && discard(pair); done += VW_PORT_BATCH)
+        ;
+}
+
 bool vw_transmit_run(struct vw_pair *pair)
 {
     struct vw_queue *queue = pair->transmit;
