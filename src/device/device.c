@@ -278,14 +278,14 @@ int vw_device_create(const struct vw_device_options *options, struct vw_device *
     device->port = options->port;
     device->pair_count = options->queue_pairs;
     device->epoll_fd = device->listener.fd = device->retry_fd = device->socket = -1;
-    device->back_end_fd = device->control_kick_watched = device->again_fd = -1;
+    device->back_end.fd = device->control_kick_watched = device->again_fd = -1;
     device->offered = vw_device_offer(options);
     device->protocol_offered = protocol_features;
     if (device->pair_count < 2)
         device->protocol_offered &= ~vw_bit(VW_VU_PF_MQ);
     if (options->mtu == 0)
         device->protocol_offered &= ~vw_bit(VW_VU_PF_MTU);
-    pthread_mutex_init(&device->back_end_lock, NULL);
+    pthread_mutex_init(&device->back_end.lock, NULL);
     snprintf(error, size, "out of memory, threads or descriptors");
     int result = start(device, error, size);
     if (result < 0) {
@@ -315,7 +315,7 @@ void vw_device_destroy(struct vw_device *device)
         close(device->again_fd);
     if (device->epoll_fd >= 0)
         close(device->epoll_fd);
-    pthread_mutex_destroy(&device->back_end_lock);
+    pthread_mutex_destroy(&device->back_end.lock);
     free(device->memory);
     free(device->queues);
     free(device->pairs);

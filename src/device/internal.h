@@ -46,6 +46,16 @@ struct vw_rules {
     bool mergeable, filter, hash, steering;
 };
 
+/* The channel for requests of ours (back_end.c); workers send in-band calls on it. */
+struct vw_back_end {
+    pthread_mutex_t lock;
+    int fd;         /* -1: none */
+    bool under_way; /* a request waits for its acknowledgement */
+    bool config_noted;
+    uint64_t calls_noted[VW_VU_MAX_RINGS / 64], errors_noted[VW_VU_MAX_RINGS / 64];
+    struct vw_socket_receiver receiver;
+};
+
 struct vw_device {
     struct vw_device_options options;
     const struct vw_log *log;
@@ -68,10 +78,7 @@ struct vw_device {
     const char *why; /* phrase for a refused message */
     struct vw_memory *memory;
 
-    /* The channel for requests of ours; workers send in-band calls on it. */
-    pthread_mutex_t back_end_lock;
-    int back_end_fd;
-    struct vw_socket_receiver back_end_receiver;
+    struct vw_back_end back_end;
 
     struct vw_net_config config;
     struct vw_net_control_state control;

@@ -138,32 +138,38 @@ static void fill(struct vw_queue *queue, uint32_t count, const struct vw_net_hea
     queue->chain_first += count;
 }
 
+static bool refuse(uint64_t *counter)
+{
+    vw_count(counter, 1);
+    return false;
+}
+
 /*
  * Makes the header what the guest may see: an offload that it did not accept is carried out here,
- * or the frame is refused. Returns NULL if the frame can go on, else the counter of the reason.
+ * or the frame is dropped, counted, and false returned.
  */
-static uint64_t *adapt_header(struct vw_queue *queue, const struct vw_rules *rules,
-                              struct vw_net_header *header, const struct vw_frame *frame)
+static bool adapt_header(struct vw_queue *queue, const struct vw_rules *rules,
+                         struct vw_net_header *header, const struct vw_frame *frame)
 {
     struct vw_queue_counters *counters = &queue->counters;
     unsigned work = vw_net_header_work_for_guest(header, rules->guest_offloads);
 
     if (work & VW_NET_WORK_SEGMENT)
-        return &counters->drop_no_offload;
+        return refuse(&counters->drop_no_offload);
     if (header->gso_type != VIRTIO_NET_HDR_GSO_NONE)
         vw_count(&counters->gso_frames, 1);
     else if (rules->max_frame != 0 && frame->length > rules->max_frame)
-        return &counters->drop_mtu;
+        return refuse(&counters->drop_mtu);
     if (work & VW_NET_WORK_CHECKSUM) {
         /* The frame lies in the port's memory, which nobody else writes. */
         if (vw_net_complete_checksum(frame->iov + 1, frame->iov_count - 1, header->csum_start,
                                      header->csum_offset, frame->length) < 0)
-            return &counters->drop_header;
+            return refuse(&counters->drop_header);
         vw_net_header_checksum_done(header);
         vw_count(&counters->checksums_completed, 1);
     }
     vw_net_header_finish_for_guest(header, rules->guest_offloads);
-    return NULL;
+    return true;
 }
 
 static enum delivery deliver(struct vw_queue *queue, const struct vw_rules *rules,
@@ -189,9 +195,8 @@ static enum delivery deliver(struct vw_queue *queue, const struct vw_rules *rule
 
     vw_iov_read(frame->iov, 1, 0, raw, sizeof(raw));
     vw_net_header_decode(&header, raw, sizeof(raw));
-    uint64_t *refused = adapt_header(queue, rules, &header, frame);
-    if (refused != NULL)
-        return drop(refused);
+    if (!adapt_header(queue, rules, &header, frame))
+        return DELIVERED;
     header.num_buffers = (uint16_t)count;
     header.hash_value = hash->value;
     header.hash_report = hash->report;

@@ -328,7 +328,6 @@ void vw_vu_need_reply(enum vw_vu_requester requester, struct vw_vu_message *mess
         message->header.flags = before;
 }
 
-/* Of what a back-end sends, nothing asks for a reply: it never waits for its front-end. */
 void vw_vu_config_change(struct vw_vu_message *message)
 {
     vw_vu_request(message, VW_VU_BACK_END_CONFIG_CHANGE_MSG, 0);
