@@ -161,29 +161,72 @@ static int find_areas(const struct vw_queue *queue, const struct vw_memory *memo
                : -EFAULT;
 }
 
+static bool flag_of(const struct vring_packed_desc *descriptor, unsigned bit)
+{
+    return (vw_load_le16(&descriptor->flags) >> bit & 1) != 0;
+}
+
 /* Was any descriptor of this packed ring ever marked used in an odd round? */
 static bool any_used_bit(const struct vring_packed_desc *descriptors, uint32_t size)
 {
     for (uint32_t i = 0; i < size; i++)
-        if (vw_load_le16(&descriptors[i].flags) & (1u << VRING_PACKED_DESC_F_USED))
+        if (flag_of(&descriptors[i], VRING_PACKED_DESC_F_USED))
             return true;
     return false;
 }
 
 /*
+ * The place where a packed ring goes on whose back-end died, from the ring itself. The AVAIL bit of
+ * a descriptor tells in which round it was last written, whoever did it; it flips where the
+ * driver's next place is. From there, the oldest buffer first, the first one that is not used is
+ * where the device stood. That holds while each buffer takes one ring entry: the caller knows.
+ */
+static uint32_t find_packed_place(const struct vring_packed_desc *descriptors, uint32_t size)
+{
+    bool round = flag_of(&descriptors[0], VRING_PACKED_DESC_F_AVAIL);
+    uint32_t next = 1;
+
+    while (next < size && flag_of(&descriptors[next], VRING_PACKED_DESC_F_AVAIL) == round)
+        next++;
+    for (uint32_t i = 0; i < size; i++) {
+        uint32_t place = next + i < size ? next + i : next + i - size;
+        bool available = flag_of(&descriptors[place], VRING_PACKED_DESC_F_AVAIL);
+
+        if (available != flag_of(&descriptors[place], VRING_PACKED_DESC_F_USED))
+            return place | (available ? 0x8000u : 0);
+    }
+    return next == size ? (round ? 0 : 0x8000u) : next | (round ? 0x8000u : 0);
+}
+
+/*
  * Not every front-end fills a packed ring's base as vhost-user has it (two halves, each a position
- * and a wrap bit). DPDK sends the available half alone; the used one is then the same, since
- * nothing was in flight. User-mode Linux sends 0 for a fresh ring, which would be position 0 of an
- * even round: but in that round at least one descriptor still has the used bit of the round before,
- * and in a fresh ring none has.
+ * and a wrap bit).
+ *
+ *   DPDK sends the available half alone; the used one is then the same, since nothing was in
+ *   flight.
+ *   User-mode Linux sends 0 for a fresh ring, which would be position 0 of an even round: but in
+ *   that round at least one descriptor still has the used bit of the round before, and in a fresh
+ *   ring none has.
+ *   QEMU sends the base of a fresh ring after its back-end died, since nobody told it another. If
+ *   the ring is not fresh, and buffers of several pieces go through indirect tables, so that each
+ *   takes one entry, the ring tells where it stands.
  */
 static uint32_t complete_packed_base(uint32_t base, const struct vw_ring_config *config)
 {
-    if (base >> 16 != 0)
-        return base;
-    if (base == 0 && !any_used_bit(config->descriptor_area, config->size))
+    const struct vring_packed_desc *descriptors = config->descriptor_area;
+    bool fresh = !any_used_bit(descriptors, config->size);
+
+    if (base == 0 && fresh)
         base = 0x8000;
-    return base << 16 | base;
+    if (base >> 16 == 0)
+        base = base << 16 | base;
+    if (base == 0x80008000 && !fresh && vw_has(config->features, VIRTIO_RING_F_INDIRECT_DESC) &&
+        !vw_has(config->features, VIRTIO_F_IN_ORDER)) {
+        uint32_t place = find_packed_place(descriptors, config->size);
+
+        base = place << 16 | place;
+    }
+    return base;
 }
 
 /*
