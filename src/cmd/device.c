@@ -112,6 +112,12 @@ static int start_device(struct program *program, unsigned index)
     options.log = &served->log;
     if (options.mtu == 0 && served->port->mtu_chosen)
         options.mtu = served->port->mtu;
+    if (options.mtu > served->port->mtu && served->port->mtu != 0)
+        vw_log(
+            &served->log, VW_LOG_WARNING,
+            "the guest is told an MTU of %u, but that of %s is %u: set it to the same, or larger "
+            "frames are lost",
+            options.mtu, served->port->description, served->port->mtu);
     if (vw_device_create(&options, &served->device, error, sizeof(error)) < 0) {
         fprintf(stderr, "virtwire device: %s\n", error);
         return EXIT_FAILURE;

@@ -46,7 +46,8 @@ void vw_back_end_set(struct vw_device *device, int fd)
     memset(channel->errors_noted, 0, sizeof(channel->errors_noted));
     if (fd >= 0) {
         vw_socket_receiver_init(&channel->receiver, VW_VU_BACK_END, true);
-        vw_device_watch(device, fd, EPOLLIN, VW_EVENT_BACK_END);
+        if (vw_device_watch(device, fd, EPOLLIN, VW_EVENT_BACK_END) < 0)
+            close_channel(device);
     }
     pthread_mutex_unlock(&channel->lock);
 }

@@ -31,8 +31,6 @@ static void apply_changes(struct vw_device *device, unsigned changed)
     vw_device_set_rules(device);
     if (changed & VW_NET_CHANGED_OFFLOADS)
         port->ops->set_guest_offloads(port, device->rules.guest_offloads);
-    if (changed & VW_NET_CHANGED_PAIRS)
-        port->ops->set_active_queues(port, device->rules.active_pairs);
 }
 
 static void run_command(struct vw_device *device, struct vw_queue *queue, struct vw_chain *chain)

@@ -65,25 +65,49 @@ void vw_device_come_again(struct vw_device *device)
     (void)!eventfd_write(device->again_fd, 1);
 }
 
+/*
+ * Frames are to come on the queues of the port that a receive queue serves, and on no others: what
+ * waits in those would be lost to flows that the host began.
+ */
+static void serve_pairs(struct vw_device *device)
+{
+    unsigned served = 0;
+
+    while (served < device->pair_count && served < device->rules.active_pairs &&
+           device->pairs[served].receive->live && device->pairs[served].receive->enabled)
+        served++;
+    if (served == 0)
+        served = 1; /* a port has no fewer */
+    if (served == device->served_pairs)
+        return;
+    if (device->port->ops->set_active_queues(device->port, served) == 0)
+        device->served_pairs = served;
+}
+
 void vw_device_set_rules(struct vw_device *device)
 {
     const struct vw_queue *control_queue = vw_device_control_queue(device);
     uint64_t features = device->acknowledged;
+    /* A guest, or the VMM that switches its offloads off, may accept a feature without what that
+     * needs; it is not in force then. */
+    uint64_t in_force = vw_features_close(features);
     /* What the guest set by commands counts only if the commands come to us. */
     bool commanded = control_queue->live;
+    bool chosen = vw_has(features, VIRTIO_NET_F_MQ) || vw_has(features, VIRTIO_NET_F_RSS);
     struct vw_rules *rules = &device->rules;
 
-    rules->features = features;
-    rules->guest_offloads = device->control.guest_offloads;
+    rules->features = in_force;
+    rules->guest_offloads = device->control.guest_offloads & in_force;
     rules->header_size = vw_net_header_size(features);
     rules->mergeable = vw_has(features, VIRTIO_NET_F_MRG_RXBUF);
+    /* Two VLAN tags do not count towards the MTU. */
     rules->max_frame =
-        vw_has(features, VIRTIO_NET_F_MTU) ? device->config.mtu + VW_NET_ETHERNET_HEADER + 4u : 0;
+        vw_has(features, VIRTIO_NET_F_MTU) ? device->config.mtu + VW_NET_ETHERNET_HEADER + 8u : 0;
     rules->filter = commanded && vw_net_filter_active(&device->control);
     rules->steering = commanded && device->control.rss.steering && device->pair_count > 1;
     rules->hash = commanded && (rules->steering || vw_has(features, VIRTIO_NET_F_HASH_REPORT));
-    bool chosen = vw_has(features, VIRTIO_NET_F_MQ) || vw_has(features, VIRTIO_NET_F_RSS);
     rules->active_pairs = commanded && chosen ? device->control.pairs : device->pair_count;
+    serve_pairs(device);
 }
 
 uint16_t vw_device_steer(const struct vw_device *device, const struct vw_net_hash *hash)
@@ -120,15 +144,21 @@ uint64_t vw_device_offer(const struct vw_device_options *options)
     return vw_features_close(features);
 }
 
-static void set_config(struct vw_device *device)
+void vw_device_reset_mac(struct vw_device *device)
+{
+    memset(device->config.mac, 0, VW_NET_MAC_SIZE);
+    if (device->options.has_mac)
+        memcpy(device->config.mac, device->options.mac, VW_NET_MAC_SIZE);
+}
+
+void vw_device_reset_config(struct vw_device *device)
 {
     const struct vw_device_options *options = &device->options;
 
     vw_net_config_init(&device->config);
     device->config.link_up = device->port->link_up;
     device->config.max_pairs = (uint16_t)device->pair_count;
-    if (options->has_mac)
-        memcpy(device->config.mac, options->mac, VW_NET_MAC_SIZE);
+    vw_device_reset_mac(device);
     if (options->mtu != 0)
         device->config.mtu = (uint16_t)options->mtu;
 }
@@ -151,17 +181,21 @@ static int create_pairs(struct vw_device *device)
         if (error < 0)
             return error;
     }
-    device->ring_enable = true;
-    vw_session_reset_rings(device);
-    device->paused = true; /* workers start paused */
     for (unsigned i = 0; i < count; i++) {
         struct vw_pair *pair = &device->pairs[i];
 
-        pair->device = device;
         pair->index = i;
         pair->receive = &device->queues[2 * i];
         pair->transmit = &device->queues[2 * i + 1];
         pair->port_queue = device->port->queues[i];
+    }
+    device->ring_enable = true;
+    device->paused = true; /* workers start paused */
+    vw_session_reset_rings(device);
+    for (unsigned i = 0; i < count; i++) {
+        struct vw_pair *pair = &device->pairs[i];
+
+        pair->device = device; /* which says that there is a worker to stop */
         int error = vw_worker_start(pair);
         if (error < 0)
             return error;
@@ -203,13 +237,14 @@ static int listen_at(struct vw_device *device, char *error, unsigned size)
 
 static int adopt_fd(struct vw_device *device, char *error, unsigned size)
 {
-    int fd = device->options.fd, listening = 0, domain = 0;
+    int fd = device->options.fd, listening = 0, domain = 0, type = 0;
     socklen_t length = sizeof(listening);
 
     if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) < 0 || domain != AF_UNIX ||
+        getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) < 0 || type != SOCK_STREAM ||
         getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &length) < 0) {
         snprintf(error, size,
-                 "descriptor %d is not a UNIX socket; pass the number of one that is "
+                 "descriptor %d is not a UNIX stream socket; pass the number of one that is "
                  "open",
                  fd);
         return -EINVAL;
@@ -228,15 +263,16 @@ static int adopt_fd(struct vw_device *device, char *error, unsigned size)
 
 static int open_socket(struct vw_device *device, char *error, unsigned size)
 {
+    device->retry_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+    if (device->retry_fd < 0)
+        return -errno;
+    vw_device_watch(device, device->retry_fd, EPOLLIN, VW_EVENT_RETRY);
     if (device->options.fd >= 0)
         return adopt_fd(device, error, size);
     if (!device->options.client)
         return listen_at(device, error, size);
-    device->retry_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    if (device->retry_fd < 0)
-        return -errno;
     set_retry(device, 0);
-    return vw_device_watch(device, device->retry_fd, EPOLLIN, VW_EVENT_RETRY);
+    return 0;
 }
 
 static int start(struct vw_device *device, char *error, unsigned size)
@@ -250,7 +286,7 @@ static int start(struct vw_device *device, char *error, unsigned size)
     if (device->again_fd < 0)
         return -errno;
     vw_device_watch(device, device->again_fd, EPOLLIN | EPOLLET, VW_EVENT_AGAIN);
-    set_config(device);
+    vw_device_reset_config(device);
     result = create_pairs(device);
     if (result < 0)
         return result;
@@ -276,7 +312,7 @@ int vw_device_create(const struct vw_device_options *options, struct vw_device *
         device->options.queue_size = VW_RING_MAX_SIZE;
     device->log = options->log;
     device->port = options->port;
-    device->pair_count = options->queue_pairs;
+    device->pair_count = device->served_pairs = options->queue_pairs;
     device->epoll_fd = device->listener.fd = device->retry_fd = device->socket = -1;
     device->back_end.fd = device->control_kick_watched = device->again_fd = -1;
     device->offered = vw_device_offer(options);
@@ -331,8 +367,17 @@ static void accept_front_end(struct vw_device *device)
 {
     int socket = vw_socket_accept(&device->listener);
 
-    if (socket < 0)
+    if (socket == -EAGAIN || socket == -ECONNABORTED)
         return;
+    if (socket < 0) {
+        /* Out of descriptors, or of memory: the listener would wake us at once again. */
+        vw_count(&device->counters.connections_refused, 1);
+        vw_log_limited(device->log, &device->log_limit, VW_LOG_ERROR,
+                       "a front-end waits, but cannot be accepted: %s", strerror(-socket));
+        vw_device_unwatch(device, device->listener.fd);
+        set_retry(device, RETRY_MS);
+        return;
+    }
     /* The one before may have gone without our having looked yet. */
     if (device->socket >= 0)
         vw_session_readable(device);
@@ -346,12 +391,15 @@ static void accept_front_end(struct vw_device *device)
                    "a second front-end was refused: one is connected already");
 }
 
+/* Time to try again: to accept, or to connect. */
 static void try_connect(struct vw_device *device)
 {
     uint64_t expirations;
 
     (void)!read(device->retry_fd, &expirations, sizeof(expirations));
-    if (device->socket >= 0)
+    if (device->listener.fd >= 0)
+        vw_device_watch(device, device->listener.fd, EPOLLIN, VW_EVENT_LISTENER);
+    if (device->listener.fd >= 0 || device->socket >= 0)
         return;
     int socket = vw_socket_connect(device->options.socket_path);
     if (socket >= 0)

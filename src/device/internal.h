@@ -86,6 +86,7 @@ struct vw_device {
     struct vw_rules rules;
 
     unsigned pair_count;
+    unsigned served_pairs; /* queues of the port that are active, from the first on */
     struct vw_pair *pairs;
     struct vw_queue *queues;  /* 2 a pair, then the control queue */
     int control_kick_watched; /* the control queue's kick descriptor in epoll, or -1 */
@@ -113,6 +114,8 @@ void vw_device_pause(struct vw_device *device);
 void vw_device_resume(struct vw_device *device);
 void vw_device_come_again(struct vw_device *device); /* there is more for the control queue */
 void vw_device_set_rules(struct vw_device *device);
+void vw_device_reset_config(struct vw_device *device); /* as the options say */
+void vw_device_reset_mac(struct vw_device *device);
 void vw_device_set_link(struct vw_device *device, bool up);
 uint16_t vw_device_steer(const struct vw_device *device, const struct vw_net_hash *hash);
 

@@ -45,10 +45,9 @@ static int refresh(struct vw_device *device, struct vw_queue *queue)
     int error = vw_queue_refresh(queue, packed ? VW_RING_PACKED : VW_RING_SPLIT,
                                  device->acknowledged, device->memory, &why);
 
-    if (queue->role == VW_QUEUE_CONTROL) {
-        vw_device_set_rules(device);
+    vw_device_set_rules(device);
+    if (queue->role == VW_QUEUE_CONTROL)
         vw_control_queue_run(device);
-    }
     return error < 0 ? refuse(device, error, why) : 0;
 }
 
@@ -114,8 +113,11 @@ static int set_features(struct vw_device *device, const struct vw_vu_message *me
         char text[160];
 
         vw_features_fault_format(&fault, text, sizeof(text));
-        vw_log_limited(device->log, &device->log_limit, VW_LOG_WARNING, "SET_FEATURES: %s", text);
-        return refuse(device, -EINVAL, "features that may not be accepted");
+        vw_log_limited(device->log, &device->log_limit,
+                       fault.missing == 0 ? VW_LOG_WARNING : VW_LOG_INFO, "SET_FEATURES: %s%s",
+                       text, fault.missing == 0 ? "" : "; it is not in force");
+        if (fault.missing == 0)
+            return refuse(device, -EINVAL, "a feature that was not offered");
     }
     vw_device_pause(device);
     if (ring_enable != device->ring_enable)

@@ -99,7 +99,7 @@ void vw_queue_reset(struct vw_queue *queue)
     queue->base = 0;
     queue->base_exact = queue->base_told = false;
     queue->started = queue->enabled = queue->live = false;
-    queue->call_in_band = false;
+    queue->call_in_band = queue->polled = false;
     queue->chain_first = queue->chain_count = 0;
     queue->pool.used = 0;
 }
@@ -304,7 +304,7 @@ int vw_queue_refresh(struct vw_queue *queue, enum vw_ring_format format, uint64_
 uint32_t vw_queue_stop(struct vw_queue *queue)
 {
     take_down(queue);
-    queue->started = false;
+    queue->started = queue->polled = false;
     return queue->base;
 }
 

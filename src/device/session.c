@@ -26,10 +26,16 @@ void vw_session_start(struct vw_device *device, int socket)
     device->protocol = 0;
     device->status = 0;
     vw_socket_receiver_init(&device->receiver, VW_VU_FRONT_END, false);
-    vw_device_watch(device, socket, EPOLLIN, VW_EVENT_SOCKET);
+    /* What came while there was no guest is for none. */
+    vw_device_pause(device);
+    for (unsigned i = 0; i < device->pair_count; i++)
+        vw_receive_discard(&device->pairs[i]);
     vw_count(&device->counters.connections, 1);
     vw_socket_peer(socket, &peer);
-    vw_log(device->log, VW_LOG_INFO, "front-end connected (process %d)", (int)peer.pid);
+    vw_log_limited(device->log, &device->log_limit, VW_LOG_INFO, "front-end connected (process %d)",
+                   (int)peer.pid);
+    if (vw_device_watch(device, socket, EPOLLIN, VW_EVENT_SOCKET) < 0)
+        vw_session_end(device, "it cannot be waited for", true);
 }
 
 void vw_session_reset_rings(struct vw_device *device)
@@ -43,6 +49,7 @@ void vw_session_reset_rings(struct vw_device *device)
         vw_queue_refresh(queue, VW_RING_SPLIT, 0, device->memory, &why);
     }
     device->config.announce = false;
+    vw_device_reset_mac(device); /* whatever the driver before had set */
     vw_net_control_reset(&device->control, device->acknowledged, (uint16_t)device->pair_count,
                          device->config.mac);
     vw_device_set_rules(device);
@@ -68,11 +75,9 @@ void vw_session_end(struct vw_device *device, const char *reason, bool fault)
     vw_memory_unmap_all(device->memory);
     device->acknowledged = 0;
     device->ring_enable = true;
-    if (device->options.has_mac)
-        memcpy(device->config.mac, device->options.mac, VW_NET_MAC_SIZE);
+    vw_device_reset_config(device);
     vw_session_reset_rings(device);
     device->port->ops->set_guest_offloads(device->port, 0);
-    device->port->ops->set_active_queues(device->port, device->pair_count);
     if (fault)
         vw_count(&device->counters.connections_dropped, 1);
     vw_log_limited(device->log, &device->log_limit, fault ? VW_LOG_WARNING : VW_LOG_INFO,
