@@ -18,7 +18,15 @@
  * Device addresses of memory are its addresses in this process: a driver in user space writes into
  * a descriptor the pointer that it has itself (vhost-user: guest address = user address).
  *
- * One thread uses a transport, but for `kick`, which any thread may call for its own queue.
+ * A device that is lost (it went away, it broke the protocol, it did not answer in time) is told by
+ * `process` with VW_TRANSPORT_LOST, once; until the next `connect` all but `close`, `process` and
+ * the descriptors fail with -ENOTCONN. `event_fd` goes on: where a device can be reached again, it
+ * becomes readable for it and `process` answers VW_TRANSPORT_REACHABLE; `connect` does then not
+ * wait for the device to appear. `connect` forgets memory and queues: they are all given again.
+ * Call descriptors stay the same for the life of the transport.
+ *
+ * One thread uses a transport, but for `kick`, which any thread may call for its own queue, at any
+ * time after its first set_queue.
  */
 #ifndef VW_TRANSPORT_TRANSPORT_H
 #define VW_TRANSPORT_TRANSPORT_H
@@ -35,7 +43,11 @@ struct vw_transport;
 struct vw_transport_queue {
     unsigned index;
     struct vw_ring_config ring; /* areas are local pointers inside shared memory */
-    uint32_t base;              /* where the ring stands, in vhost-user's encoding */
+    /* Where the ring stands, in vhost-user's encoding: a split ring's available index; a packed
+     * ring's available position and wrap bit, and the used ones in the upper half (a fresh ring:
+     * 0x80008000). Some back-ends (DPDK) look at the lower half alone and take the used position
+     * for the same, so that a packed ring should be set up with nothing in flight. */
+    uint32_t base;
 };
 
 struct vw_transport_ops {
@@ -51,13 +63,17 @@ struct vw_transport_ops {
                  uint64_t size);
     int (*unshare)(struct vw_transport *transport, void *address, uint64_t size);
 
-    /* Bytes of configuration space; -ENOTSUP if the transport has none to read. */
+    /* Bytes of configuration space; -ENOTSUP if the device has none to read, -EREMOTEIO if it
+     * refuses. */
     int (*read_config)(struct vw_transport *transport, uint32_t offset, uint32_t size, void *to);
     /* Queue pairs that the device has. */
     int (*max_pairs)(struct vw_transport *transport, unsigned *pairs);
+    /* Tells the device the MTU in use. -ENOTSUP if it does not want to know. */
     int (*set_mtu)(struct vw_transport *transport, unsigned mtu);
 
+    /* The ring's memory is initialised before: some devices start with this call. */
     int (*set_queue)(struct vw_transport *transport, const struct vw_transport_queue *queue);
+    /* A queue begins disabled. -ENOTSUP to disable one where that cannot be done. */
     int (*enable_queue)(struct vw_transport *transport, unsigned index, bool enabled);
     int (*start)(struct vw_transport *transport);
     /* *base: where the device stands. -errno if it did not answer (the queue is stopped all the
@@ -74,7 +90,8 @@ struct vw_transport_ops {
 };
 
 #define VW_TRANSPORT_CONFIG_CHANGED 1 /* the device says that its configuration changed */
-#define VW_TRANSPORT_LOST 2           /* the device is gone: connect again */
+#define VW_TRANSPORT_LOST 2           /* the device is gone; transport->why says how */
+#define VW_TRANSPORT_REACHABLE 4      /* it is there again, or another: connect */
 
 struct vw_transport {
     const struct vw_transport_ops *ops;
@@ -84,14 +101,19 @@ struct vw_transport {
 
 struct vw_transport_vhost_user_options {
     const char *socket_path;
-    int fd;                /* connected socket, or -1 */
-    bool listen;
-    unsigned connect_ms, request_ms;
-    unsigned queues;       /* at most so many will be set up, control queue included */
+    int fd;                /* connected socket, the transport's from now on; or -1 */
+    bool listen;           /* at socket_path, instead of connecting to it */
+    unsigned connect_ms;   /* how long `connect` waits for a back-end to appear */
+    unsigned request_ms;   /* time limit of each request */
+    unsigned queues;       /* at most so many will be set up, control queue included; 0: 256 */
     const struct vw_log *log;
 };
 
-/* A vhost-user front-end. Returns 0 or -errno. */
+/*
+ * A vhost-user front-end. Nothing is sent yet, but with `listen` the socket is made: the errors are
+ * those of vw_socket_listen, or -EINVAL for neither or both of a path and a descriptor. On failure
+ * the descriptor stays the caller's.
+ */
 int vw_transport_vhost_user_open(const struct vw_transport_vhost_user_options *options,
                                  struct vw_transport **transport);
 
