@@ -26,6 +26,7 @@ struct vw_gather {
     uint32_t readable_count;
     uint32_t writable_count;
     bool writable_seen;
+    bool urgent;
 };
 
 /* Begins a chain in the pool. False: not even its headroom fits. */
@@ -82,6 +83,14 @@ int vw_gather_split_table(struct vw_gather *gather, uint64_t address, uint32_t l
 int vw_gather_packed_table(struct vw_gather *gather, uint64_t address, uint32_t length,
                            uint32_t ring_size);
 
+/* Notes the flags of a head. Without the feature the flag means nothing. */
+static VW_ALWAYS_INLINE void vw_gather_head(struct vw_gather *gather, struct vw_device_ring *ring,
+                                            uint16_t flags)
+{
+    if (vw_unlikely(flags & VW_DESCRIPTOR_F_URGENT) && ring->urgent)
+        gather->urgent = true;
+}
+
 /* The chain is complete: fills what does not depend on the format, and keeps the pieces. */
 static VW_ALWAYS_INLINE void vw_gather_end(const struct vw_gather *gather,
                                            struct vw_device_ring *ring, struct vw_chain *chain,
@@ -89,12 +98,55 @@ static VW_ALWAYS_INLINE void vw_gather_end(const struct vw_gather *gather,
 {
     chain->iov = pool->iov + pool->used + pool->headroom;
     chain->readable_count = gather->readable_count;
-    chain->writable_count = gather->writable_count;
+    chain->writable_count = gather->writable_count & 0x7fffffff;
+    chain->urgent = gather->urgent;
     chain->readable_length = (uint32_t)gather->readable_length;
     chain->writable_length = (uint32_t)gather->writable_length;
     chain->written = 0;
     pool->used += pool->headroom + gather->readable_count + gather->writable_count;
     ring->memory_hint = gather->hint;
+    if (vw_unlikely(gather->urgent))
+        ring->urgent_out++;
+}
+
+/* Chains leave the device's hands: used (then publish must call), or given back. */
+static VW_ALWAYS_INLINE void vw_urgent_leave(struct vw_device_ring *ring,
+                                             const struct vw_chain *chains, uint32_t count,
+                                             bool used)
+{
+    if (vw_likely(ring->urgent_out == 0))
+        return;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!chains[i].urgent)
+            continue;
+        ring->urgent_out--;
+        ring->urgent_used |= used;
+    }
+}
+
+/* `passed` more became visible. */
+static VW_ALWAYS_INLINE void vw_note_undecided(struct vw_device_ring *ring, uint32_t passed)
+{
+    uint32_t undecided = ring->undecided + passed;
+
+    ring->undecided = undecided > UINT16_MAX ? UINT16_MAX + 1u : undecided;
+}
+
+/* What decides about a call before the driver's wish is looked at: > 0: call; < 0: no call; 0: ask.
+ */
+static VW_ALWAYS_INLINE int vw_decide_early(struct vw_device_ring *ring)
+{
+    bool urgent = ring->urgent_used;
+
+    ring->undecided = 0;
+    ring->urgent_used = false;
+    if (vw_unlikely(ring->error != VW_RING_OK))
+        return -1;
+    if (vw_unlikely(!ring->decided)) {
+        ring->decided = true; /* we can not know what the driver last saw of our predecessor */
+        return 1;
+    }
+    return urgent;
 }
 
 /* A chain could not be taken: breaks the ring, unless a pool with other chains in it is just full.
