@@ -13,10 +13,14 @@
  *
  * The caller owns the event loop. Three ways to work:
  *
- *   busy ....... call vw_tx_burst and vw_rx_burst in a loop; nothing sleeps, nothing is armed
+ *   busy ....... call vw_tx_burst, vw_tx_reap and vw_rx_burst (or vw_poll) in a loop; nothing sleeps,
+ *                nothing is armed
  *   events ..... wait for vw_queue_fd, then call vw_poll; when it returns less than its budget, it
  *                has armed a call, looked again, and the descriptor may be waited for
- *   adaptive ... vw_wait spins for a bounded time, then arms and sleeps
+ *   adaptive ... vw_wait spins for a bounded time, then arms and sleeps; then call vw_poll
+ *
+ * A pair is busy until the first vw_queue_fd or vw_wait for it: from then on, and only then, the
+ * transmit policy asks for calls as it is defined to.
  *
  * Buffers lie in memory that the device maps, too: from vw_alloc, or the caller's own after
  * vw_memory_add. Nothing is copied between the caller and the device's rings.
@@ -87,7 +91,7 @@ struct vw_net_options {
     void (*log)(void *context, enum vw_level level, const char *line); /* or NULL */
     void *log_context;
     /* Completed transmit frames, in the thread that finds them. `sent` is 0 if the device was lost
-     * before it said that it had the frame. Or NULL. */
+     * before it said that it had the frame. It must not send on the same pair: -EBUSY. Or NULL. */
     void (*tx_done)(void *context, unsigned pair, void *token, int sent);
     void *tx_context;
 };
@@ -158,6 +162,10 @@ struct vw_tx_packet {
     void *token;                   /* for tx_done; any value */
     struct vw_flow *flow;          /* or NULL */
     int urgent;                    /* policy `urgent`: ask for a call */
+    /* Bytes before pieces[0].data that the library may overwrite. With 20 or more (in memory that
+     * the device sees) the virtio-net header goes there, and the frame takes one descriptor less,
+     * which is what a small frame costs most. 0 is always right. */
+    unsigned headroom;
 };
 #define VW_TX_MAX_PIECES 18 /* what a kernel driver's frame has at most: 17 fragments and a head */
 
@@ -165,8 +173,8 @@ struct vw_tx_packet {
  * Sends frames of queue pair `pair`. Returns how many were taken, from the first on; fewer if the
  * ring or the byte limit is full (the queue is then *stopped* until vw_poll or vw_tx_reap has made
  * room), or a negative errno value if the first frame can not be taken: -EINVAL, -EIO (broken),
- * -ENOTCONN. `more`: further frames follow at once, the kick may wait for them. A queue that is
- * stopped always kicks.
+ * -ENOTCONN. `more`: further frames follow at once, the kick may wait for them; vw_poll and vw_wait
+ * do not let it wait. A queue that is stopped always kicks.
  */
 VW_API int vw_tx_burst(struct vw_net *net, unsigned pair, const struct vw_tx_packet *packets,
                        unsigned count, int more);
