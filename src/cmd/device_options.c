@@ -33,12 +33,18 @@ static const char help[] =
     "  --port tap,fd=N[:N...]  TAP descriptors that were opened before\n"
     "  --port null           nowhere: frames are counted and dropped\n"
     "  --port loop           back to the guest, with the MAC addresses swapped: a self-test\n"
+    "  --port sink           nowhere, but probe frames (virtwire pktgen) are checked and counted\n"
+    "  --port source         as null, and probe frames come from it. More:\n"
+    "                          size=N[:N...]|N-N|imix   length of the frames (64)\n"
+    "                          flows=N, count=N   flows, and frames of each queue in all\n"
     "\n"
     "device:\n"
     "  --queue-pairs=N       queue pairs (1, or the port's queues=)\n"
     "  --queue-size=N        largest ring that is accepted (32768)\n"
     "  --mac=AA:BB:CC:DD:EE:FF   the guest's address (the guest or its VMM chooses)\n"
     "  --mtu=N               MTU told to the guest (the port's mtu=, or none)\n"
+    "  --mode=interrupt|poll sleep until kicked (default), or look without end: the\n"
+    "                        most frames, for a core of its own\n"
     "  --features=NAME=off,...   do not offer these features, such as packed, in_order,\n"
     "                        mrg_rxbuf, event_idx, indirect_desc, guest_tso4; 'help' lists all\n"
     "\n"
@@ -72,6 +78,7 @@ enum option_code {
     OPTION_QUEUE_SIZE,
     OPTION_MAC,
     OPTION_MTU,
+    OPTION_MODE,
     OPTION_FEATURES,
     OPTION_STATS_INTERVAL,
     OPTION_JSON,
@@ -89,6 +96,7 @@ static const struct option options[] = {
     {"queue-size", required_argument, NULL, OPTION_QUEUE_SIZE},
     {"mac", required_argument, NULL, OPTION_MAC},
     {"mtu", required_argument, NULL, OPTION_MTU},
+    {"mode", required_argument, NULL, OPTION_MODE},
     {"features", required_argument, NULL, OPTION_FEATURES},
     {"stats-interval", required_argument, NULL, OPTION_STATS_INTERVAL},
     {"json", no_argument, NULL, OPTION_JSON},
@@ -240,6 +248,11 @@ static int parse_device_option(struct device_command_line *line, int option, con
     case OPTION_MTU:
         status = parse_number("mtu", argument, VW_NET_MIN_MTU, VW_NET_MAX_MTU, &number);
         device->device.mtu = (unsigned)number;
+        break;
+    case OPTION_MODE:
+        device->device.poll = strcmp(argument, "poll") == 0;
+        if (!device->device.poll && strcmp(argument, "interrupt") != 0)
+            return fail("--mode=%s: must be poll or interrupt", argument);
         break;
     case OPTION_FEATURES:
         status = parse_features(argument, &device->device.features_off);

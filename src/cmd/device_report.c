@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/bits.h"
 #include "net/features.h"
@@ -19,10 +20,12 @@ struct counter {
 #define QUEUE_COUNTER(name, text) {#name, text, offsetof(struct vw_queue_counters, name)},
 #define DEVICE_COUNTER(name, text) {#name, text, offsetof(struct vw_device_counters, name)},
 #define PORT_COUNTER(name) {#name, #name, offsetof(struct vw_port_counters, name)},
+#define PROBE_COUNTER(name, text) {#name, text, offsetof(struct vw_probe_counters, name)},
 
 static const struct counter queue_counters[] = {VW_QUEUE_COUNTERS(QUEUE_COUNTER)};
 static const struct counter device_counters[] = {VW_DEVICE_COUNTERS(DEVICE_COUNTER)};
 static const struct counter port_counters[] = {VW_PORT_COUNTERS(PORT_COUNTER)};
+static const struct counter probe_counters[] = {VW_PROBE_COUNTERS(PROBE_COUNTER)};
 
 static uint64_t value_of(const void *counters, const struct counter *counter)
 {
@@ -87,9 +90,17 @@ static json_t *json_port(const struct vw_port *port)
 {
     json_t *object = json_object(), *queues = json_array();
 
-    for (unsigned i = 0; i < port->queue_count; i++)
-        json_array_append_new(queues, json_counters(&port->queues[i]->counters, port_counters,
-                                                    VW_ARRAY_SIZE(port_counters)));
+    for (unsigned i = 0; i < port->queue_count; i++) {
+        const struct vw_port_queue *queue = port->queues[i];
+        json_t *counters =
+            json_counters(&queue->counters, port_counters, VW_ARRAY_SIZE(port_counters));
+
+        if (queue->probe != NULL)
+            json_object_set_new(
+                counters, "probe",
+                json_counters(queue->probe, probe_counters, VW_ARRAY_SIZE(probe_counters)));
+        json_array_append_new(queues, counters);
+    }
     json_object_set_new(object, "description", json_string(port->description));
     json_object_set_new(object, "queues", queues);
     return object;
@@ -117,13 +128,17 @@ static void report_all_json(const char *name, const struct vw_device *device,
     struct vw_device_statistics statistics;
     struct vw_queue_statistics queue;
     json_t *object = json_object(), *queues = json_array();
+    struct timespec time;
 
     vw_device_statistics(device, &statistics);
     for (unsigned i = 0; i < statistics.queue_count; i++) {
         vw_device_queue_statistics(device, i, &queue);
         json_array_append_new(queues, json_queue(&queue));
     }
+    clock_gettime(CLOCK_MONOTONIC, &time);
     json_object_set_new(object, "socket", json_string(name));
+    json_object_set_new(object, "monotonic_seconds",
+                        json_real((double)time.tv_sec + (double)time.tv_nsec * 1e-9));
     json_object_set_new(object, "connected", json_boolean(statistics.connected));
     json_object_set_new(object, "link_up", json_boolean(statistics.link_up));
     json_object_set_new(object, "ring_format", json_string(ring_format(statistics.acknowledged)));
@@ -191,6 +206,13 @@ static void report_all_text(const char *name, const struct vw_device *device,
     for (unsigned i = 0; i < statistics.queue_count; i++) {
         vw_device_queue_statistics(device, i, &queue);
         print_queue(&queue);
+    }
+    for (unsigned i = 0; i < port->queue_count; i++) {
+        if (port->queues[i]->probe == NULL)
+            continue;
+        printf("  %s, queue %u\n", port->description, i);
+        print_counters("    ", port->queues[i]->probe, probe_counters,
+                       VW_ARRAY_SIZE(probe_counters));
     }
     fflush(stdout);
 }

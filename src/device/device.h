@@ -33,6 +33,7 @@ struct vw_device_options {
     const char *socket_path; /* to listen at, or to connect to; NULL with fd */
     int fd;                  /* an open socket, listening or connected; -1 for none */
     bool client;             /* connect to socket_path, again and again, instead of listening */
+    bool poll;               /* workers never ask for a kick and never sleep */
     unsigned queue_pairs;    /* 1 .. VW_DEVICE_MAX_PAIRS, as many as the port has queues */
     uint32_t queue_size;     /* largest ring accepted; 0: 32768 */
     bool has_mac;

@@ -13,6 +13,8 @@
  *   port -> guest (receive.c): borrow a batch of frames, fill buffers, publish once, give the
  *       frames back to the port
  *
+ * In poll mode it goes on looking instead, and asks for no kicks.
+ *
  * The control thread stops the workers at a quiescent point before it changes anything that they
  * use: after vw_device_pause no transmitted frame is in flight and no chain is held, and
  * vw_device_resume lets the workers go on. Frames that the port lent and that found no
@@ -63,6 +65,9 @@ struct vw_pair {
     int epoll_fd, wake_fd;
     int port_fd; /* descriptor of the port in the epoll set, or -1 */
     uint32_t port_events;
+    uint32_t spins;                    /* poll mode: turns in which nothing moved */
+    uint64_t starved_at_ms;            /* poll mode: when the starvation ... */
+    uint64_t starved_waits;            /* ... with this number began */
     int kick_fds[2];                   /* those of receive and transmit in the epoll set, or -1 */
     bool transmit_kicked;              /* a kick for a disabled transmit queue, see transmit.c */
     _Atomic uint32_t in_band_kicks[2]; /* that came for receive and transmit */

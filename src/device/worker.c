@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "device/internal.h"
@@ -19,6 +20,10 @@ enum wait_tag {
 /* How often a ring is looked at whose front-end gave no way to kick. The shortest that epoll_wait
  * has; no front-end that we know uses it. */
 #define POLL_INTERVAL_MS 1
+
+/* Poll mode: so many turns without work pass between two looks at what else may have happened. The
+ * system call costs a microsecond, as much as some fifty of those turns. */
+#define SPINS_BETWEEN_LOOKS 4096
 
 static int watch(int epoll_fd, int operation, int fd, uint32_t events, enum wait_tag tag)
 {
@@ -66,7 +71,8 @@ static void take_in_band_kicks(struct vw_pair *pair)
     }
 }
 
-static void sleep_until_event(struct vw_pair *pair, int timeout_ms)
+/* False: the time is over. */
+static bool sleep_until_event(struct vw_pair *pair, int timeout_ms)
 {
     struct epoll_event events[4];
     int count = epoll_wait(pair->epoll_fd, events, VW_ARRAY_SIZE(events), timeout_ms);
@@ -86,8 +92,7 @@ static void sleep_until_event(struct vw_pair *pair, int timeout_ms)
             break; /* level-triggered: the port is asked in the next round */
         }
     }
-    if (count == 0)
-        vw_receive_timed_out(pair);
+    return count != 0;
 }
 
 /*
@@ -112,7 +117,39 @@ static void worker_sleep(struct vw_pair *pair)
         pair->transmit_kicked = true;
     }
     watch_port(pair, &want);
-    sleep_until_event(pair, want.timeout_ms);
+    if (!sleep_until_event(pair, want.timeout_ms))
+        vw_receive_timed_out(pair);
+}
+
+/* In poll mode nothing ends a sleep, so that time itself is looked at. */
+static void limit_starvation(struct vw_pair *pair)
+{
+    uint64_t waits = vw_counter(&pair->receive->counters.waits);
+    struct timespec time;
+
+    if (!pair->in.starved)
+        return;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
+    uint64_t now_ms = (uint64_t)time.tv_sec * 1000 + (uint64_t)time.tv_nsec / 1000000;
+    if (pair->starved_waits != waits) {
+        pair->starved_waits = waits;
+        pair->starved_at_ms = now_ms;
+    } else if (now_ms - pair->starved_at_ms >= VW_STARVED_TIMEOUT_MS) {
+        pair->starved_at_ms = now_ms;
+        vw_receive_timed_out(pair);
+    }
+}
+
+/* Poll mode: kicks are not asked for, but a disabled queue's may come, in band or not. */
+static void worker_spin(struct vw_pair *pair)
+{
+    vw_cpu_relax();
+    if (++pair->spins % SPINS_BETWEEN_LOOKS != 0)
+        return;
+    if (pair->transmit->polled)
+        pair->transmit_kicked = true;
+    sleep_until_event(pair, 0);
+    limit_starvation(pair);
 }
 
 static void park(struct vw_pair *pair)
@@ -134,7 +171,11 @@ static void *worker_main(void *argument)
         }
         bool moved = vw_transmit_run(pair);
         moved |= vw_receive_run(pair);
-        if (!moved)
+        if (moved)
+            continue;
+        if (pair->device->options.poll)
+            worker_spin(pair);
+        else
             worker_sleep(pair);
     }
     return NULL;
