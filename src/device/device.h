@@ -40,6 +40,7 @@ struct vw_device_options {
     uint8_t mac[6];
     unsigned mtu;          /* told to the guest; 0: no MTU feature */
     uint64_t features_off; /* features not to be offered */
+    uint64_t features_on;  /* of VW_NET_DEVICE_EXTRAS: to be offered, which else they are not */
     struct vw_port *port;  /* outlives the device */
     const struct vw_log *log;
 };

@@ -232,6 +232,7 @@ static void deliver_own(struct vw_pair *pair)
 {
     struct vw_receive_batch *in = &pair->in;
     struct vw_queue *queue = pair->receive;
+    uint64_t before = queue->counters.frames;
     struct vw_net_hash hash;
 
     for (uint32_t i = in->first; i < in->count; i++) {
@@ -245,7 +246,9 @@ static void deliver_own(struct vw_pair *pair)
         }
         in->done[i] = true;
     }
-    vw_queue_publish(queue);
+    vw_queue_publish(queue, pair, (uint32_t)(queue->counters.frames - before));
+    if (vw_unlikely(in->starved && queue->coalescing.keeper != NULL))
+        vw_queue_decide(queue); /* the driver is to post more buffers */
 }
 
 /* With steering: first what belongs to others, queue by queue, then our own. */
@@ -270,6 +273,7 @@ static void deliver_others(struct vw_pair *pair)
         if (target == pair->index || !vw_queue_works(queue) || !queue->enabled)
             continue;
         pthread_mutex_lock(&queue->lock);
+        uint64_t before = queue->counters.frames;
         for (uint32_t i = in->first; i < in->count; i++) {
             if (in->done[i] || targets[i] != target)
                 continue;
@@ -277,7 +281,7 @@ static void deliver_others(struct vw_pair *pair)
                 drop(&queue->counters.drop_ring_full);
             in->done[i] = true;
         }
-        vw_queue_publish(queue);
+        vw_queue_publish(queue, pair, (uint32_t)(queue->counters.frames - before));
         pthread_mutex_unlock(&queue->lock);
     }
 }
