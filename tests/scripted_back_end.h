@@ -209,7 +209,7 @@ static inline bool scripted_fail(struct scripted *back_end, struct vw_vu_message
         return send(back_end->socket, reply, VW_VU_HEADER_SIZE, MSG_NOSIGNAL) == VW_VU_HEADER_SIZE;
     case FAULT_DESCRIPTORS:
         count = VW_VU_MAX_FDS - 1;
-        /* fall through */
+        __attribute__((fallthrough));
     case FAULT_DESCRIPTOR:
         count++;
         for (int i = 0; i < count; i++)
