@@ -144,7 +144,7 @@ struct vw_port_queue {
     struct vw_port *port;
     unsigned index;
     struct vw_port_counters counters;
-    const struct vw_probe_counters *probe; /* what a sink found; NULL: no sink */
+    const struct vw_probe_counters *probe; /* what a sink or source found; NULL: neither */
 };
 
 /* The part of a port that every kind has. `queues` points to its `queue_count` queue objects. */
@@ -180,7 +180,8 @@ struct vw_port {
  *   null ................. swallows every frame, yields none
  *   loop ................. sends every frame back with its MAC addresses swapped
  *   sink ................. swallows as null does, and checks probe frames (net/probe.h)
- *   source ............... yields probe frames as fast as they are taken, and swallows
+ *   source ............... yields probe frames as fast as they are taken, and checks those that
+ *                          come back
  *   tap,name=vw0 ......... a TAP interface: an existing one is used, and keeps its state; one that
  *                          does not exist is made and set up, and vanishes with the port. Without
  *                          a name the kernel chooses the next free one of vw0, vw1, ...

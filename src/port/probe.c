@@ -10,7 +10,8 @@
  * would: every byte is moved once.
  *
  *   sink ..... transmit copies and checks; there is nothing to receive
- *   source ... receive makes frames in a ring of buffers; transmit swallows
+ *   source ... receive makes frames in a ring of buffers; transmit checks as a sink does, so that
+ *              frames that are sent back are counted
  *
  * The frames of a batch are copied first and checked then. The copies come from memory that
  * another core has just written, and each waits for its cache line: next to each other they wait
@@ -184,18 +185,6 @@ static const struct vw_port_ops sink_ops = {
 
 /* ---- source ---------------------------------------------------------------------------------- */
 
-static uint32_t source_transmit(struct vw_port_queue *queue, struct vw_frame *frames,
-                                uint32_t count)
-{
-    struct probe_queue *probe = probe_queue(queue);
-    uint32_t taken = 0;
-
-    (void)frames;
-    for (; taken < count && !vw_port_results_full(&probe->results); taken++)
-        vw_port_results_add(&probe->results, queue, VW_PORT_SENT);
-    return taken;
-}
-
 static bool source_has_more(const struct source *source)
 {
     return source->left > 0 && source->lent - source->released < SOURCE_SLOTS;
@@ -242,7 +231,7 @@ static const struct vw_port_ops source_ops = {
     .close = probe_close,
     .set_guest_offloads = probe_set_guest_offloads,
     .set_active_queues = probe_set_active_queues,
-    .transmit = source_transmit,
+    .transmit = sink_transmit,
     .complete = probe_complete,
     .receive = source_receive,
     .release = source_release,
@@ -296,7 +285,10 @@ static int add_queue(struct vw_port *port, const struct vw_port_options *options
     probe->queue.port = port;
     probe->queue.index = port->queue_count;
     port->queues[port->queue_count++] = &probe->queue; /* from here on close frees it */
-    return port->ops == &sink_ops ? init_sink(probe) : init_source(probe, options);
+    int error = init_sink(probe);
+    if (error == 0 && port->ops == &source_ops)
+        error = init_source(probe, options);
+    return error;
 }
 
 static int open_probe(const struct vw_port_options *options, const struct vw_port_ops *ops,

@@ -201,15 +201,17 @@ static void queues_have_flows_of_their_own(void **state)
     close_port(sink);
 }
 
-static void a_source_swallows(void **state)
+static void a_source_checks_what_comes_back(void **state)
 {
     struct vw_port *port = open_port("source", 1);
     struct vw_frame frames[4];
 
     (void)state;
     assert_int_equal(receive(port->queues[0], frames, 4), 4);
-    transmit(port->queues[0], frames, 4);
-    assert_null(port->queues[0]->probe);
+    transmit(port->queues[0], frames, 2);
+    transmit(port->queues[0], frames + 3, 1);
+    assert_int_equal(port->queues[0]->probe->frames, 3);
+    assert_int_equal(port->queues[0]->probe->lost, 1);
     close_port(port);
 }
 
@@ -256,7 +258,7 @@ int main(void)
         cmocka_unit_test(a_sink_believes_no_length),
         cmocka_unit_test(a_source_ends_at_its_count),
         cmocka_unit_test(queues_have_flows_of_their_own),
-        cmocka_unit_test(a_source_swallows),
+        cmocka_unit_test(a_source_checks_what_comes_back),
         cmocka_unit_test(bad_options_are_refused_with_a_reason),
     };
 
