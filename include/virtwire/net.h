@@ -224,6 +224,9 @@ typedef void (*vw_rx_function)(void *context, unsigned pair, struct vw_rx_packet
 VW_API int vw_queue_fd(const struct vw_net *net, unsigned pair);
 
 /*
+ * A transmit queue that was stopped and goes on makes the descriptor readable, too, until the next
+ * vw_poll.
+ *
  * One poll by NAPI's rules: reaps transmitted frames, hands at most `budget` received frames to
  * `receive`, and returns how many. If that is less than the budget, calls are armed, the queues
  * were looked at again, and the caller may wait; else it must poll again.
@@ -231,8 +234,9 @@ VW_API int vw_queue_fd(const struct vw_net *net, unsigned pair);
 VW_API int vw_poll(struct vw_net *net, unsigned pair, unsigned budget, vw_rx_function receive,
                    void *context);
 
-/* Spins for options.spin_us, then arms and sleeps, until there is something for vw_poll, or
- * `timeout_ms` (-1: for ever) is over. 1: something, 0: time is over, or a negative errno value. */
+/* Spins for options.spin_us, then arms and sleeps, until there is something for vw_poll, a transmit
+ * queue that was stopped goes on, or `timeout_ms` (-1: for ever) is over. 1: something, 0: time is
+ * over, or a negative errno value. */
 VW_API int vw_wait(struct vw_net *net, unsigned pair, int timeout_ms);
 
 /* ---- the device as a whole ------------------------------------------------------------------- */

@@ -14,7 +14,8 @@
  *   receive.c ....... frames out of the ring; buffers.c: the buffers, and the refill
  *   shape.c ......... what a receive buffer looks like in each mode; pure
  *   poll.c .......... NAPI's rules, and the adaptive wait
- *   control.c ....... commands to the device
+ *   control.c ....... commands to the device; commands.c: those of the public interface;
+ *                     adaptive.c, moderation.c: calls that follow the load
  *
  * Threads. A pair belongs to one thread at a time; all else to the control thread (vw_process and
  * the commands). Where the control thread touches a pair (the device was lost, or is back; receive
@@ -28,7 +29,10 @@
 
 #include <stdatomic.h>
 
+#include "base/bits.h"
 #include "base/log.h"
+#include "base/shared.h"
+#include "base/urgent.h"
 #include "driver/limit.h"
 #include "driver/shape.h"
 #include "memory/shared.h"
@@ -49,7 +53,8 @@ struct vw_driver_queue {
     char *memory;      /* shared: the areas, then the tables */
     uint64_t areas[3]; /* in `memory`, by enum vw_ring_area */
     uint64_t tables;
-    char why[120]; /* why it is broken; empty: it is not */
+    bool broken;   /* set last, with release: `why` is there */
+    char why[120]; /* why it is broken */
 };
 
 /* ---- sending ---- */
@@ -66,7 +71,7 @@ struct vw_tx_slot {
     bool urgent;
     bool in_use;
     struct vw_segment segments[1 + VW_TX_MAX_PIECES];
-};
+} __attribute__((aligned(VW_CACHE_LINE)));
 
 struct vw_tx_policy_rules;
 
@@ -75,13 +80,14 @@ struct vw_tx {
     const struct vw_tx_policy_rules *rules;
     enum vw_tx_policy policy;
     bool stopped;    /* no frame is taken until there is room */
+    bool woken;      /* it was stopped, goes on, and no burst came since */
     bool armed;      /* a call was asked for, and none came since */
     bool in_done;    /* tx_done runs: the pair's calls refuse */
     unsigned worst;  /* ring entries that any frame may need: stop below, wake from it on */
     unsigned pieces; /* most pieces of a frame */
     uint32_t number; /* of the next frame */
-    uint32_t unkicked; /* frames added since the last publication */
-    unsigned urgent_in_flight;
+    uint32_t held;   /* frames added since the last publication */
+    bool kick_owed;  /* the device wanted a kick for what was published, and none was sent yet */
     struct vw_byte_limit limit;
     bool limited; /* does the limit apply at all? */
     struct vw_tx_slot *slots;
@@ -94,19 +100,39 @@ struct vw_tx {
 
 /* ---- receiving ---- */
 
-struct vw_rx_buffer;
-struct vw_rx_chunk;
-
 #define VW_RX_BATCH 64
+
+/* Pieces of one received frame. 64 KiB in buffers of 1518 bytes are 44; nothing needs more. */
+#define VW_RX_MAX_PIECES 48
+
+struct vw_rx_buffer {
+    struct vw_rx_buffer *next; /* in the free list, or the next buffer of the same frame */
+    char *memory;              /* the header begins here */
+    struct vw_rx_chunk *chunk; /* mergeable: what it was cut from; NULL: the memory is its own */
+    uint32_t size;             /* bytes that were posted, header included */
+    uint32_t capacity;         /* bytes of its own memory */
+    uint32_t pages;            /* big: as posted; 0: header and frame in one run of memory */
+    struct vw_piece pieces[VW_RX_MAX_PIECES];
+};
+
+/* A run of shared memory from which mergeable buffers are cut, front to back. */
+struct vw_rx_chunk {
+    struct vw_rx_chunk *next; /* in the free list */
+    char *memory;
+    uint32_t used;
+    uint32_t buffers; /* cut from it and not given back */
+};
+#define VW_RX_CHUNK 32768u
 
 struct vw_rx {
     struct vw_driver_queue queue;
     struct vw_rx_shape shape; /* of new buffers */
     uint64_t check_features;  /* what headers may ask for, as vw_net_header_check wants it */
-    bool idle;                /* the last look found nothing: returned buffers are posted at once */
+    bool idle;  /* the last look found nothing: returned buffers are posted at once */
+    bool armed; /* a call was asked for, and none came since */
     struct vw_packet_average average;
-    struct vw_completion done[VW_RX_BATCH]; /* reaped, and not handed out yet */
-    unsigned done_next, done_count;
+    struct vw_completion *done; /* reaped, and not handed out yet */
+    unsigned done_next, done_count, done_capacity;
     struct vw_rx_buffer *buffers; /* all */
     struct vw_rx_buffer *free;    /* list */
     unsigned buffer_count, free_count, posted;
@@ -125,14 +151,15 @@ struct vw_driver_pair {
     _Atomic int lock;
     _Atomic bool down; /* no device: written under the lock */
     bool scheduled;    /* the poll is to run once more */
-    bool told;         /* ... and schedule_fd was written for it */
+    bool polling;      /* it runs */
     bool sleeps;       /* the caller waits for calls somewhere; else nothing is ever armed */
-    bool own_loop;     /* ... in its own event loop: vw_poll arms */
+    bool own_loop;     /* ... in its own event loop: vw_poll arms, and schedule_fd is written */
+    bool may_wait;     /* the last vw_poll was complete: descriptors may have become readable */
     int epoll_fd;      /* both call descriptors and schedule_fd */
     int schedule_fd;
     struct vw_tx tx;
     struct vw_rx rx;
-};
+} __attribute__((aligned(VW_CACHE_LINE)));
 
 /* ---- the device ---- */
 
@@ -145,13 +172,27 @@ struct vw_memory_range {
 
 #define VW_MAX_RANGES 64
 
+/* Interrupt moderation that follows the load: adaptive.c. */
+struct vw_adaptive {
+    bool on;
+    unsigned interval_ms;
+    uint64_t sampled_us;             /* when */
+    struct vw_adaptive_pair *pairs; /* one for each pair */
+};
+
+struct vw_remembered;
+
 /* The control queue. queue.memory NULL: there is none. */
 struct vw_driver_control {
     struct vw_driver_queue queue;
-    char *buffer;        /* shared, VW_CONTROL_BUFFER bytes, for commands and answers */
-    unsigned limit_ms;   /* of a command */
-    bool dead;           /* it did not answer once: no command is tried any more */
-    unsigned pairs_used; /* queue pairs that the device was told to use */
+    char *buffer;      /* shared, VW_CONTROL_BUFFER bytes, for commands and answers */
+    unsigned limit_ms; /* of a command */
+    bool outstanding;  /* a command was never answered: the buffer is the device's */
+    struct vw_remembered *first, **last; /* what was set, in this order, for a device that is back */
+    int timer_fd; /* wakes the control thread: for adaptive, and for `events`; -1: none */
+    int epoll_fd; /* it and the transport's events */
+    int events;   /* of the transport, seen while an answer was awaited */
+    struct vw_adaptive adaptive;
 };
 #define VW_CONTROL_BUFFER 4096
 #define VW_CONTROL_RING 64
@@ -164,8 +205,8 @@ struct vw_net {
     struct vw_memory_range ranges[VW_MAX_RANGES]; /* [0] is `shared` */
     _Atomic unsigned range_count;
 
-    uint64_t refused;  /* features that the caller does not want */
-    uint64_t features; /* negotiated */
+    uint64_t refused, asked; /* features that the caller named with off and with on */
+    uint64_t features;       /* negotiated */
     uint64_t guest_offloads; /* GUEST_* bits in force */
     struct vw_net_config config;
     unsigned header_size;
@@ -178,6 +219,11 @@ struct vw_net {
     bool connected;
     char why[200]; /* what the last failure was */
 };
+
+static inline struct vw_driver_pair *vw_pair_of(const struct vw_net *net, unsigned pair)
+{
+    return net && pair < net->pair_count ? &net->pairs[pair] : NULL;
+}
 
 /* Bytes between the headers of transmit slots: two share a cache line. */
 #define VW_TX_HEADER_STRIDE 32
@@ -209,10 +255,14 @@ void vw_driver_queue_publish(struct vw_driver_queue *queue, uint64_t *kicks);
 /* transmit.c. All under the pair's lock. */
 int vw_tx_create(struct vw_driver_pair *pair);
 void vw_tx_destroy(struct vw_driver_pair *pair);
-unsigned vw_tx_collect(struct vw_driver_pair *pair); /* reaps; returns frames */
-bool vw_tx_try_wake(struct vw_driver_pair *pair);
-bool vw_tx_has_room(const struct vw_tx *tx);
-void vw_tx_flush(struct vw_driver_pair *pair); /* what a burst with `more` held back */
+void vw_tx_begin(struct vw_driver_pair *pair);       /* the ring was set up */
+unsigned vw_tx_collect(struct vw_driver_pair *pair); /* reaps, wakes; returns frames */
+void vw_tx_publish(struct vw_driver_pair *pair);     /* and kick, if the device wants it */
+void vw_tx_flush(struct vw_driver_pair *pair);       /* what a burst with `more` held back */
+void vw_tx_tell_woken(struct vw_driver_pair *pair);
+void vw_tx_disarm(struct vw_tx *tx);
+bool vw_tx_arm_delayed(struct vw_tx *tx); /* false: reap now */
+bool vw_tx_arm(struct vw_tx *tx);         /* for the next completion; false: there is one */
 void vw_tx_resend(struct vw_driver_pair *pair); /* all that is in flight, into an empty ring */
 void vw_tx_lose_all(struct vw_driver_pair *pair); /* tells all of it as not sent */
 
@@ -220,10 +270,16 @@ void vw_tx_lose_all(struct vw_driver_pair *pair); /* tells all of it as not sent
 int vw_rx_create(struct vw_driver_pair *pair);
 void vw_rx_destroy(struct vw_driver_pair *pair);
 uint64_t vw_rx_bytes(const struct vw_net *net); /* shared memory that a queue's buffers take */
+int vw_rx_shape_of(const struct vw_net *net, struct vw_rx_shape *shape);
+void vw_rx_begin(struct vw_driver_pair *pair); /* the ring was set up */
 void vw_rx_reset(struct vw_driver_pair *pair); /* takes all posted buffers back; the ring is gone */
 unsigned vw_rx_refill(struct vw_driver_pair *pair, bool all);
 unsigned vw_rx_take(struct vw_driver_pair *pair, struct vw_rx_packet *packets, unsigned count);
 bool vw_rx_pending(struct vw_driver_pair *pair);
+void vw_rx_salvage(struct vw_driver_pair *pair); /* keeps what the ring has, before it is reset */
+void vw_rx_put_back(struct vw_rx *rx, struct vw_rx_buffer *first); /* a whole frame's buffers */
+void vw_rx_disarm(struct vw_rx *rx);
+bool vw_rx_arm(struct vw_rx *rx); /* false: there is a frame */
 /* Control thread: the MTU in use or the guest offloads in force changed. */
 void vw_driver_reshape(struct vw_net *net);
 
@@ -231,7 +287,8 @@ void vw_driver_reshape(struct vw_net *net);
 int vw_pair_create(struct vw_driver_pair *pair); /* descriptors */
 void vw_pair_destroy(struct vw_driver_pair *pair);
 int vw_pair_watch(struct vw_driver_pair *pair); /* call descriptors, once they are there */
-void vw_pair_schedule(struct vw_driver_pair *pair);
+void vw_pair_schedule(struct vw_driver_pair *pair); /* the pair's thread, under the lock */
+void vw_pair_wake(struct vw_driver_pair *pair);     /* the control thread, under the lock */
 
 /* control.c */
 int vw_driver_control_create(struct vw_net *net); /* queue and buffer, if CTRL_VQ was negotiated */
@@ -239,6 +296,21 @@ void vw_driver_control_destroy(struct vw_net *net);
 /* The device runs, for the first time or again: tells it what was set before (all that a device
  * that came back forgot), and how many pairs are in use. */
 int vw_driver_control_start(struct vw_net *net);
+/* Readable when vw_driver_events has something; that returns the transport's events, and does what
+ * is due here. */
+int vw_driver_event_fd(const struct vw_net *net);
+int vw_driver_events(struct vw_net *net);
+/* Sends a command and waits for its answer. vw_driver_set also remembers it. */
+struct vw_net_command;
+int vw_driver_command(struct vw_net *net, const struct vw_net_command *command, uint8_t *answer);
+int vw_driver_set(struct vw_net *net, const struct vw_net_command *command);
+void vw_driver_forget(struct vw_net *net, const struct vw_net_command *command);
+/* The control thread is to be woken after so many milliseconds; 0: at once. */
+void vw_driver_wake_after(struct vw_net *net, unsigned milliseconds);
+
+/* adaptive.c */
+void vw_adaptive_sample(struct vw_net *net);
+void vw_adaptive_destroy(struct vw_net *net);
 
 /* ---- the pair's lock ---- */
 

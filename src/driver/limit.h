@@ -15,10 +15,10 @@
  *   starved ... the limit held frames back and then the device ran dry: all that was in flight was
  *               completed. It could have used more, so the limit grows by what was completed
  *               beyond what was there when the round began, and by what it was overrun.
- *   slack ..... the device was busy all through the round, and bytes from the beginning of the round
- *               are still in flight: half of the limit would have been enough to cover what one
- *               round completes. How much of the limit was never needed is noted; when the least
- *               such surplus of a whole VW_LIMIT_HOLD_MS is above zero, the limit shrinks by it.
+ *   slack ..... the device was busy all through the round, and bytes from the beginning of the
+ * round are still in flight: half of the limit would have been enough to cover what one round
+ * completes. How much of the limit was never needed is noted; when the least such surplus of a
+ * whole VW_LIMIT_HOLD_MS is above zero, the limit shrinks by it.
  *
  * Growth is at once and shrinking is slow, since a limit too small costs rate and a limit too
  * large only costs latency. Without memory or time of its own: the caller tells the time.

@@ -75,8 +75,8 @@ int vw_rx_shape_choose(const struct vw_rx_situation *situation, struct vw_rx_sha
 {
     bool mergeable = vw_has(situation->features, VIRTIO_NET_F_MRG_RXBUF);
 
-    *shape = (struct vw_rx_shape){.mode = choose_mode(situation),
-                                  .header_size = situation->header_size};
+    *shape =
+        (struct vw_rx_shape){.mode = choose_mode(situation), .header_size = situation->header_size};
     if ((shape->mode == VW_RX_MERGEABLE) != mergeable || situation->ring_size == 0)
         return -EINVAL;
     switch (shape->mode) {
@@ -108,6 +108,8 @@ uint32_t vw_rx_mergeable_bytes(const struct vw_rx_shape *shape,
         frame = shape->least;
     if (frame > most)
         frame = most;
-    uint32_t bytes = (shape->header_size + frame + VW_CACHE_LINE - 1) & ~(VW_CACHE_LINE - 1u);
-    return bytes < VW_PAGE ? bytes : VW_PAGE;
+    /* An odd number of cache lines, so that the headers of a row of buffers do not all fall into
+     * the same few sets of the cache. */
+    uint32_t lines = (shape->header_size + frame + VW_CACHE_LINE - 1) / VW_CACHE_LINE | 1;
+    return lines * VW_CACHE_LINE < VW_PAGE ? lines * VW_CACHE_LINE : VW_PAGE;
 }

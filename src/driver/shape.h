@@ -85,8 +85,7 @@ static inline uint32_t vw_average_read(const struct vw_packet_average *average)
     return (uint32_t)(average->scaled >> 6);
 }
 
-/* Bytes of the next mergeable buffer, header included: a multiple of a cache line, at most a
- * page. */
+/* Bytes of the next mergeable buffer, header included: whole cache lines, at most a page. */
 uint32_t vw_rx_mergeable_bytes(const struct vw_rx_shape *shape,
                                const struct vw_packet_average *average);
 
