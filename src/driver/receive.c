@@ -203,6 +203,13 @@ static VW_ALWAYS_INLINE enum outcome take_frame(struct vw_driver_pair *pair,
     return GOOD;
 }
 
+/* Nothing that was reaped with a broken frame can be trusted to begin one. */
+static void discard(struct vw_rx *rx)
+{
+    while (rx->done_next < rx->done_count)
+        vw_rx_put_back(rx, rx->done[rx->done_next++].token);
+}
+
 unsigned vw_rx_take(struct vw_driver_pair *pair, struct vw_rx_packet *packets, unsigned count)
 {
     struct vw_rx *rx = &pair->rx;
@@ -216,7 +223,7 @@ unsigned vw_rx_take(struct vw_driver_pair *pair, struct vw_rx_packet *packets, u
         if (vw_unlikely(outcome != GOOD)) {
             vw_rx_put_back(rx, packets[taken].handle);
             if (outcome == BROKEN)
-                break;
+                discard(rx);
             continue;
         }
         bytes += packets[taken].length;
