@@ -167,7 +167,7 @@ static int start_workers(struct traffic *traffic)
         if (result != 0)
             return -result;
         worker->started = true;
-        snprintf(name, sizeof(name), "vw-%.6s-%u", traffic->role->name, i);
+        snprintf(name, sizeof(name), "vw-%.6s-%u", traffic->role->name, i % 1000);
         pthread_setname_np(worker->thread, name);
     }
     return 0;
