@@ -26,8 +26,22 @@ struct vw_gather {
     uint32_t readable_count;
     uint32_t writable_count;
     bool writable_seen;
-    bool urgent;
 };
+
+/* A result like the others: the chain is complete, and urgent. So that the usual chain pays nothing
+ * for it, the flag is looked for together with INDIRECT, and the result with the failures. */
+#define VW_GATHER_URGENT 1000
+_Static_assert(VW_GATHER_URGENT > VW_RING_ERROR_COUNT, "no error has this number");
+
+/* Descriptors that need a closer look. */
+#define VW_GATHER_SPECIAL (VRING_DESC_F_INDIRECT | VW_DESCRIPTOR_F_URGENT)
+
+/* Only the head's flag counts, and without the feature it means nothing. */
+static VW_ALWAYS_INLINE int vw_gather_urgency(const struct vw_device_ring *ring, uint16_t flags,
+                                              bool head)
+{
+    return head && ring->urgent && (flags & VW_DESCRIPTOR_F_URGENT) ? VW_GATHER_URGENT : 0;
+}
 
 /* Begins a chain in the pool. False: not even its headroom fits. */
 static VW_ALWAYS_INLINE bool vw_gather_begin(struct vw_gather *gather,
@@ -83,14 +97,6 @@ int vw_gather_split_table(struct vw_gather *gather, uint64_t address, uint32_t l
 int vw_gather_packed_table(struct vw_gather *gather, uint64_t address, uint32_t length,
                            uint32_t ring_size);
 
-/* Notes the flags of a head. Without the feature the flag means nothing. */
-static VW_ALWAYS_INLINE void vw_gather_head(struct vw_gather *gather, struct vw_device_ring *ring,
-                                            uint16_t flags)
-{
-    if (vw_unlikely(flags & VW_DESCRIPTOR_F_URGENT) && ring->urgent)
-        gather->urgent = true;
-}
-
 /* The chain is complete: fills what does not depend on the format, and keeps the pieces. */
 static VW_ALWAYS_INLINE void vw_gather_end(const struct vw_gather *gather,
                                            struct vw_device_ring *ring, struct vw_chain *chain,
@@ -99,14 +105,19 @@ static VW_ALWAYS_INLINE void vw_gather_end(const struct vw_gather *gather,
     chain->iov = pool->iov + pool->used + pool->headroom;
     chain->readable_count = gather->readable_count;
     chain->writable_count = gather->writable_count & 0x7fffffff;
-    chain->urgent = gather->urgent;
+    chain->urgent = 0;
     chain->readable_length = (uint32_t)gather->readable_length;
     chain->writable_length = (uint32_t)gather->writable_length;
     chain->written = 0;
     pool->used += pool->headroom + gather->readable_count + gather->writable_count;
     ring->memory_hint = gather->hint;
-    if (vw_unlikely(gather->urgent))
-        ring->urgent_out++;
+}
+
+/* After vw_gather_end, for a chain with the result VW_GATHER_URGENT. */
+static inline void vw_urgent_arrives(struct vw_device_ring *ring, struct vw_chain *chain)
+{
+    chain->urgent = 1;
+    ring->urgent_out++;
 }
 
 /* Chains leave the device's hands: used (then publish must call), or given back. */

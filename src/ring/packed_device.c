@@ -35,37 +35,49 @@ static VW_ALWAYS_INLINE struct vring_packed_desc *descriptor_at(const struct vw_
     return &descriptors[position];
 }
 
+static VW_ALWAYS_INLINE int gather_table(const struct vw_device_ring *ring,
+                                         struct vw_gather *gather,
+                                         const struct vw_descriptor *descriptor, uint16_t slots)
+{
+    uint32_t size = ring->config.size;
+
+    if (vw_unlikely(!ring->indirect))
+        return VW_RING_UNNEGOTIATED;
+    if (vw_unlikely(slots > 1 || descriptor->flags & VRING_DESC_F_NEXT))
+        return VW_RING_NESTED_INDIRECT;
+    gather->budget = size;
+    return vw_gather_packed_table(gather, descriptor->address, descriptor->length, size);
+}
+
 /*
  * Gathers the chain whose head is the next available descriptor. A list has either direct
  * descriptors or one that refers to a table, never both (2.8.7.1). The id is the last one's.
  */
-static VW_ALWAYS_INLINE int gather_chain(struct vw_device_ring *ring, struct vw_chain *chain,
+static VW_ALWAYS_INLINE int gather_chain(const struct vw_device_ring *ring, struct vw_chain *chain,
                                          struct vw_gather *gather)
 {
     uint32_t size = ring->config.size;
     uint32_t position = ring->next_available;
+    int urgency = 0;
 
     for (uint16_t slots = 1;; slots++) {
         struct vw_descriptor descriptor = vw_descriptor_copy(descriptor_at(ring, position), true);
 
         chain->id = descriptor.other;
         chain->slots = slots;
-        if (slots == 1)
-            vw_gather_head(gather, ring, descriptor.flags);
-        if (descriptor.flags & VRING_DESC_F_INDIRECT) {
-            if (vw_unlikely(!ring->indirect))
-                return VW_RING_UNNEGOTIATED;
-            if (vw_unlikely(slots > 1 || descriptor.flags & VRING_DESC_F_NEXT))
-                return VW_RING_NESTED_INDIRECT;
-            gather->budget = size;
-            return vw_gather_packed_table(gather, descriptor.address, descriptor.length, size);
+        if (descriptor.flags & VW_GATHER_SPECIAL) {
+            urgency |= vw_gather_urgency(ring, descriptor.flags, slots == 1);
+            if (descriptor.flags & VRING_DESC_F_INDIRECT) {
+                int result = gather_table(ring, gather, &descriptor, slots);
+                return result != 0 ? result : urgency;
+            }
         }
         int result = vw_gather_add(gather, descriptor.address, descriptor.length,
                                    (descriptor.flags & VRING_DESC_F_WRITE) != 0);
         if (vw_unlikely(result != 0))
             return result;
         if (!(descriptor.flags & VRING_DESC_F_NEXT))
-            return 0;
+            return urgency;
         if (++position == size)
             position = 0;
     }
@@ -91,9 +103,11 @@ static VW_ALWAYS_INLINE int fetch_one(struct vw_device_ring *ring, struct vw_cha
     if (vw_unlikely(!vw_gather_begin(&gather, ring, pool, budget)))
         return -ENOBUFS;
     int result = gather_chain(ring, chain, &gather);
-    if (vw_unlikely(result != 0))
+    if (vw_unlikely(result != 0) && result != VW_GATHER_URGENT)
         return result;
     vw_gather_end(&gather, ring, chain, pool);
+    if (vw_unlikely(result != 0))
+        vw_urgent_arrives(ring, chain);
     vw_packed_advance(&ring->next_available, &ring->available_wrap, chain->slots,
                       ring->config.size);
     ring->out += chain->slots;

@@ -79,34 +79,45 @@ static VW_ALWAYS_INLINE void read_heads(const struct vw_device_ring *ring, struc
     }
 }
 
+static VW_ALWAYS_INLINE int gather_table(const struct vw_device_ring *ring,
+                                         struct vw_gather *gather,
+                                         const struct vw_descriptor *descriptor)
+{
+    if (vw_unlikely(!ring->indirect))
+        return VW_RING_UNNEGOTIATED;
+    if (vw_unlikely(descriptor->flags & VRING_DESC_F_NEXT))
+        return VW_RING_NESTED_INDIRECT;
+    return vw_gather_split_table(gather, descriptor->address, descriptor->length,
+                                 ring->config.size);
+}
+
 /* Follows the chain whose head is chain->id: direct descriptors, of which the last one may refer
  * to a table (2.7.5.3.2). */
-static VW_ALWAYS_INLINE int gather_chain(struct vw_device_ring *ring, const struct vw_chain *chain,
-                                         struct vw_gather *gather)
+static VW_ALWAYS_INLINE int gather_chain(const struct vw_device_ring *ring,
+                                         const struct vw_chain *chain, struct vw_gather *gather)
 {
     const struct vring_desc *table = ring->config.descriptor_area;
     uint32_t size = ring->config.size;
     uint32_t index = chain->id;
+    int urgency = 0;
 
-    for (bool head = true;; head = false) {
+    for (;;) {
         if (vw_unlikely(index >= size))
             return VW_RING_BAD_HEAD;
         struct vw_descriptor descriptor = vw_descriptor_copy(&table[index], false);
-        if (head)
-            vw_gather_head(gather, ring, descriptor.flags);
-        if (descriptor.flags & VRING_DESC_F_INDIRECT) {
-            if (vw_unlikely(!ring->indirect))
-                return VW_RING_UNNEGOTIATED;
-            if (vw_unlikely(descriptor.flags & VRING_DESC_F_NEXT))
-                return VW_RING_NESTED_INDIRECT;
-            return vw_gather_split_table(gather, descriptor.address, descriptor.length, size);
+        if (descriptor.flags & VW_GATHER_SPECIAL) {
+            urgency |= vw_gather_urgency(ring, descriptor.flags, index == chain->id);
+            if (descriptor.flags & VRING_DESC_F_INDIRECT) {
+                int result = gather_table(ring, gather, &descriptor);
+                return result != 0 ? result : urgency;
+            }
         }
         int result = vw_gather_add(gather, descriptor.address, descriptor.length,
                                    (descriptor.flags & VRING_DESC_F_WRITE) != 0);
         if (vw_unlikely(result != 0))
             return result;
         if (!(descriptor.flags & VRING_DESC_F_NEXT))
-            return 0;
+            return urgency;
         index = descriptor.other;
     }
 }
@@ -128,11 +139,13 @@ static uint32_t split_fetch(struct vw_device_ring *ring, struct vw_chain *chains
 
         if (vw_likely(vw_gather_begin(&gather, ring, pool, ring->config.size)))
             result = gather_chain(ring, &chains[done], &gather);
-        if (vw_unlikely(result != 0)) {
+        if (vw_unlikely(result != 0) && result != VW_GATHER_URGENT) {
             vw_gather_failed(ring, result, pool);
             break;
         }
         vw_gather_end(&gather, ring, &chains[done], pool);
+        if (vw_unlikely(result != 0))
+            vw_urgent_arrives(ring, &chains[done]);
         chains[done].slots = 1;
     }
     ring->next_available = (uint16_t)(ring->next_available + done);
