@@ -623,6 +623,34 @@ static void channel_flood(void **state)
     finish(&bench);
 }
 
+/* Descriptors belong to no request that was negotiated: they are closed, and the channel with
+ * them. */
+static void channel_descriptors(void **state)
+{
+    (void)state;
+    for (unsigned count = 1; count <= VW_VU_MAX_FDS; count++) {
+        struct bench bench;
+        struct vw_vu_message message;
+        struct pollfd wait = {.events = POLLIN};
+        int fds[VW_VU_MAX_FDS];
+
+        prepare(&bench);
+        open_transport(&bench, 60000);
+        struct vw_transport *transport = bench.transport;
+        assert_int_equal(transport->ops->connect(transport, &bench.offered), 0);
+        for (unsigned i = 0; i < count; i++)
+            fds[i] = bench.file;
+        vw_vu_config_change(&message);
+        assert_int_equal(vw_socket_send(bench.back_end.channel, &message, fds, count), 0);
+        wait.fd = transport->ops->event_fd(transport);
+        assert_int_equal(poll(&wait, 1, 60000), 1);
+        assert_int_equal(transport->ops->process(transport), 0);
+        assert_int_equal(poll(&wait, 1, 0), 0);
+        assert_int_equal(transport->ops->accept(transport, FEATURES), 0);
+        finish(&bench);
+    }
+}
+
 static void channel_closed_by_the_back_end(void **state)
 {
     struct bench bench;
@@ -687,6 +715,7 @@ int main(void)
         cmocka_unit_test(request_while_a_reply_is_awaited),
         cmocka_unit_test(channel_manners),
         cmocka_unit_test(channel_flood),
+        cmocka_unit_test(channel_descriptors),
         cmocka_unit_test(channel_closed_by_the_back_end),
         cmocka_unit_test(wrong_options),
     };
