@@ -250,7 +250,14 @@ VW_API int vw_process(struct vw_net *net);
 #define VW_EVENT_DISCONNECTED 4
 #define VW_EVENT_RECONNECTED 8
 
-/* Control commands: -ENOTSUP without the feature, -EREMOTEIO if the device refuses, -ETIMEDOUT. */
+/*
+ * Control commands: -ENOTSUP without the feature, -EINVAL for what cannot be, -EREMOTEIO if the
+ * device refuses, -ETIMEDOUT after options.request_ms (and at once as long as that command is not
+ * answered), -ENOTCONN. What was set is set again on a device that comes back.
+ *
+ * A device with the features ctrl_rx and ctrl_vlan filters: it passes frames to its own address, to
+ * all, and to those of the table; and of tagged frames only those of a VLAN that was added.
+ */
 VW_API int vw_set_promiscuous(struct vw_net *net, int on);
 VW_API int vw_set_all_multicast(struct vw_net *net, int on);
 VW_API int vw_set_mac(struct vw_net *net, const uint8_t mac[6]);
@@ -276,7 +283,11 @@ VW_API int vw_set_rss(struct vw_net *net, const struct vw_rss *rss);
 VW_API int vw_set_hash(struct vw_net *net, uint32_t hash_types, const uint8_t *key,
                        unsigned key_length);
 
-/* Interrupt moderation. pair -1: all; both values 0: off. `adaptive` lets the library choose. */
+/*
+ * Interrupt moderation: a call for max_packets packets, or after max_usecs, whichever is first; if
+ * either is 0, for each. pair -1: all. `adaptive` lets the library choose for receive queues, by
+ * their load, in vw_process; setting values for them ends it.
+ */
 VW_API int vw_set_coalescing(struct vw_net *net, int pair, int transmit, unsigned max_packets,
                              unsigned max_usecs);
 VW_API int vw_set_adaptive_coalescing(struct vw_net *net, int on);
