@@ -47,11 +47,14 @@ static void library_sent(void *context, unsigned pair, void *token, int sent)
     struct traffic *traffic = context;
     struct traffic_worker *worker = &traffic->workers[pair];
 
-    worker->completed++;
-    if (!sent)
+    /* A frame that the device was lost with comes back in the main thread, while the worker may be
+     * running. Its buffer is of no use any more: there will be no other device. */
+    if (!sent) {
         traffic_count(&worker->lost_frames, 1);
-    if (worker->role != NULL)
-        traffic->role->sent(worker, token);
+        return;
+    }
+    worker->completed++;
+    traffic->role->sent(worker, token);
 }
 
 /* ---- set-up ---------------------------------------------------------------------------------- */
