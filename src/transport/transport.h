@@ -57,6 +57,9 @@ struct vw_transport_ops {
     /* Reaches the device. *offered: its features, without those of the transport. -errno. */
     int (*connect)(struct vw_transport *transport, uint64_t *offered);
     int (*accept)(struct vw_transport *transport, uint64_t features);
+    /* Gives the device up: for a driver that cannot use what it reached, and waits for another.
+     * As a loss, but for VW_TRANSPORT_LOST, which is not told. */
+    void (*disconnect)(struct vw_transport *transport);
 
     /* `size` bytes at `address`, which is `fd` mapped from `offset` on. unshare: same values. */
     int (*share)(struct vw_transport *transport, int fd, uint64_t offset, void *address,

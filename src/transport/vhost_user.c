@@ -202,6 +202,17 @@ static int connect_device(struct vw_transport *transport, uint64_t *offered)
     return 0;
 }
 
+static void disconnect_device(struct vw_transport *transport)
+{
+    struct vw_vhost_user *user = vw_vhost_user_of(transport);
+
+    if (user->socket < 0)
+        return;
+    vw_vhost_user_disconnect(user);
+    user->pending = 0;
+    vw_vhost_user_watch_for_back_end(user, true);
+}
+
 /* ---- features, status, configuration ---- */
 
 static int set_status(struct vw_vhost_user *user, uint8_t status)
@@ -368,6 +379,7 @@ static const struct vw_transport_ops operations = {
     .close = close_transport,
     .connect = connect_device,
     .accept = accept_features,
+    .disconnect = disconnect_device,
     .share = vw_vhost_user_share,
     .unshare = vw_vhost_user_unshare,
     .read_config = read_config,

@@ -290,6 +290,31 @@ static void patience(void **state)
     end_pair(&rig);
 }
 
+/* A device that is of no use is given up; it, or another, is found again. */
+static void given_up(void **state)
+{
+    struct vw_transport_vhost_user_options own = {
+        .socket_path = path, .fd = -1, .connect_ms = WAIT_MS, .request_ms = WAIT_MS};
+    struct vw_device_options options = device_options();
+    struct rig rig;
+    (void)state;
+
+    make_path();
+    options.socket_path = path;
+    device_open(&rig.running, "loop", &options);
+    line_open(&rig.line, FEATURES, &own);
+    for (unsigned i = 0; i < 3; i++) {
+        line_connect(&rig.line);
+        line_exchange(&rig.line);
+        rig.line.ops->disconnect(rig.line.transport);
+        all_is_refused(&rig.line);
+        line_stop(&rig.line);
+        await_events(&rig.line, VW_TRANSPORT_REACHABLE);
+    }
+    rig.line.ops->disconnect(rig.line.transport);
+    end_pair(&rig);
+}
+
 /* Nobody comes: it ends, and says what it was waiting for. */
 static void nobody_there(void **state)
 {
@@ -314,10 +339,15 @@ static void nobody_there(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_it_learns),        cmocka_unit_test(frames),
-        cmocka_unit_test(stop_and_go_on),        cmocka_unit_test(more_memory),
-        cmocka_unit_test(configuration_change),  cmocka_unit_test(device_comes_back),
-        cmocka_unit_test(device_connects_again), cmocka_unit_test(patience),
+        cmocka_unit_test(what_it_learns),
+        cmocka_unit_test(frames),
+        cmocka_unit_test(stop_and_go_on),
+        cmocka_unit_test(more_memory),
+        cmocka_unit_test(configuration_change),
+        cmocka_unit_test(device_comes_back),
+        cmocka_unit_test(device_connects_again),
+        cmocka_unit_test(patience),
+        cmocka_unit_test(given_up),
         cmocka_unit_test(nobody_there),
     };
 
