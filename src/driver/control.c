@@ -341,6 +341,8 @@ int vw_driver_control_start(struct vw_net *net)
 
     control->outstanding = false; /* the ring is new */
     control->events &= ~VW_TRANSPORT_LOST;
+    if (control->adaptive.on) /* while there was no device the timer may have run out */
+        vw_driver_wake_after(net, control->adaptive.interval_ms);
     for (const struct vw_remembered *entry = control->first; entry; entry = entry->next) {
         const struct vw_net_command *command = &entry->command;
         int error = perform(net, command, limit_ms, NULL);

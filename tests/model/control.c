@@ -495,6 +495,29 @@ static void adaptive_coalescing(void **unused)
     lab_end(lab);
 }
 
+/* It goes on with a device that is back, though its timer ran out while there was none. */
+static void adaptive_coalescing_outlives_a_device(void **unused)
+{
+    struct lab *lab = lab_begin("mrg_rxbuf=off", true);
+
+    (void)unused;
+    assert_int_equal(vw_set_adaptive_coalescing(lab->net, 1), 0);
+    device_end(lab);
+    await_event(lab, VW_EVENT_DISCONNECTED);
+    vw_driver_wake_after(lab->net, 0);
+    assert_int_equal(vw_process(lab->net), 0);
+    open_device(lab, -1, true);
+    await_event(lab, VW_EVENT_RECONNECTED);
+    struct pollfd wait = {.fd = vw_net_fd(lab->net), .events = POLLIN};
+    for (uint64_t before = lab->net->control.adaptive.sampled_us;
+         lab->net->control.adaptive.sampled_us == before;) {
+        if (poll(&wait, 1, WAIT_MS) == 0)
+            fail_msg("no more samples");
+        assert_true(vw_process(lab->net) >= 0);
+    }
+    lab_end(lab);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -508,6 +531,7 @@ int main(void)
         cmocka_unit_test(announcements),
         cmocka_unit_test(buffers_follow_offloads_and_mtu),
         cmocka_unit_test(adaptive_coalescing),
+        cmocka_unit_test(adaptive_coalescing_outlives_a_device),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
