@@ -34,6 +34,9 @@ enum offset {
 #define STEP_A UINT64_C(0x9e3779b97f4a7c15)
 #define STEP_B UINT64_C(0xbb67ae8584caa73b)
 
+/* Out of the way of what every frame does: inlined, it costs that its registers. */
+#define COLD __attribute__((noinline))
+
 /* ---- byte access ----------------------------------------------------------------------------- */
 
 static void put_be16(uint8_t *at, uint32_t value)
@@ -74,6 +77,12 @@ static uint64_t get_le64(const uint8_t *at)
     return le64toh(value);
 }
 
+static void put_le32(uint8_t *at, uint32_t value)
+{
+    value = htole32(value);
+    memcpy(at, &value, sizeof(value));
+}
+
 static void put_le64(uint8_t *at, uint64_t value)
 {
     value = htole64(value);
@@ -92,7 +101,21 @@ static VW_ALWAYS_INLINE uint64_t sum_word(uint64_t word, uint64_t key)
     return (uint64_t)(uint32_t)(word + key) * (uint32_t)((word >> 32) + (key >> 32));
 }
 
-static uint32_t checksum(const uint8_t *frame, uint32_t length)
+/* Fewer than eight bytes. */
+static COLD uint64_t sum_rest(const uint8_t *at, uint32_t left, uint64_t key)
+{
+    uint64_t sum = 0;
+
+    if (left >= 4) {
+        sum += sum_word(get_le32(at), key);
+        at += 4, left -= 4, key += STEP_A;
+    }
+    for (; left > 0; at++, left--, key += STEP_A)
+        sum += sum_word(*at, key);
+    return sum;
+}
+
+static VW_ALWAYS_INLINE uint32_t checksum(const uint8_t *frame, uint32_t length)
 {
     const uint8_t *at = frame + AT_SUMMED;
     uint32_t left = length - AT_SUMMED;
@@ -100,21 +123,21 @@ static uint32_t checksum(const uint8_t *frame, uint32_t length)
 
     for (; left >= 8; at += 8, left -= 8, key += STEP_A)
         sum += sum_word(get_le64(at), key);
-    if (left >= 4) {
-        sum += sum_word(get_le32(at), key);
-        at += 4, left -= 4, key += STEP_A;
-    }
-    for (; left > 0; at++, left--, key += STEP_A)
-        sum += sum_word(*at, key);
+    if (left > 0)
+        sum += sum_rest(at, left, key);
     return (uint32_t)(sum ^ sum >> 32);
 }
 
-static void fill(uint8_t *at, uint32_t left, uint64_t seed)
+static VW_ALWAYS_INLINE void fill(uint8_t *at, uint32_t left, uint64_t seed)
 {
     uint64_t word = seed * STEP_B;
 
     for (; left >= 8; at += 8, left -= 8, word += STEP_A)
         put_le64(at, word);
+    if (left >= 4) {
+        put_le32(at, (uint32_t)word);
+        at += 4, left -= 4, word >>= 32;
+    }
     for (; left > 0; left--, word >>= 8)
         *at++ = (uint8_t)word;
 }
@@ -231,15 +254,13 @@ void vw_probe_write(struct vw_probe_writer *writer, void *memory, uint32_t lengt
     put_be16(frame + AT_UDP_LENGTH, length - AT_UDP);
 
     uint64_t identity = writer->run | (uint64_t)flow << 16 | sequence << 32;
-    uint32_t high = htole32((uint32_t)(sequence >> 32));
     uint16_t magic = htole16(MAGIC);
 
     memcpy(frame + AT_MAGIC, &magic, sizeof(magic));
     put_le64(frame + AT_RUN, identity);
-    memcpy(frame + AT_SEQUENCE + 4, &high, sizeof(high));
+    put_le32(frame + AT_SEQUENCE + 4, (uint32_t)(sequence >> 32));
     fill(frame + AT_FILLING, length - AT_FILLING, sequence + ((uint64_t)flow << 40));
-    uint32_t check = htole32(checksum(frame, length));
-    memcpy(frame + AT_CHECKSUM, &check, sizeof(check));
+    put_le32(frame + AT_CHECKSUM, checksum(frame, length));
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
@@ -249,11 +270,14 @@ static void count(uint64_t *counter, uint64_t add)
     vw_shared_store(counter, vw_shared_load(counter) + add);
 }
 
-static bool is_probe(const uint8_t *frame, uint32_t length)
+static VW_ALWAYS_INLINE bool is_probe(const uint8_t *frame, uint32_t length)
 {
-    return length >= VW_PROBE_MIN_FRAME &&
-           get_16(frame + AT_ETHERTYPE) == htobe16(ETHERTYPE_IPV4) && frame[AT_IP] == 0x45 &&
-           frame[AT_IP_PROTOCOL] == PROTOCOL_UDP && get_16(frame + AT_MAGIC) == htole16(MAGIC);
+    if (vw_unlikely(length < VW_PROBE_MIN_FRAME))
+        return false;
+    /* all conditions at once: one branch */
+    return ((get_16(frame + AT_ETHERTYPE) ^ htobe16(ETHERTYPE_IPV4)) | (frame[AT_IP] ^ 0x45) |
+            (frame[AT_IP_PROTOCOL] ^ PROTOCOL_UDP) | (get_16(frame + AT_MAGIC) ^ htole16(MAGIC))) ==
+           0;
 }
 
 /* Was number `sequence` of the last VW_PROBE_WINDOW seen? Notes that it was. */
@@ -268,7 +292,7 @@ static bool test_and_set(struct vw_probe_flow *flow, uint64_t sequence)
 }
 
 /* Moves the window over `skipped` numbers that did not come, from the expected one on. */
-static void skip(struct vw_probe_flow *flow, uint64_t skipped)
+static COLD void skip(struct vw_probe_flow *flow, uint64_t skipped)
 {
     if (skipped >= VW_PROBE_WINDOW) {
         memset(flow->window, 0, sizeof(flow->window));
@@ -279,8 +303,8 @@ static void skip(struct vw_probe_flow *flow, uint64_t skipped)
             ~(UINT64_C(1) << (flow->next + i) % 64);
 }
 
-static void begin(struct vw_probe_reader *reader, struct vw_probe_flow *flow, uint16_t run,
-                  uint64_t sequence)
+static COLD void begin(struct vw_probe_reader *reader, struct vw_probe_flow *flow, uint16_t run,
+                       uint64_t sequence)
 {
     count(flow->seen ? &reader->counters.restarts : &reader->counters.flows, 1);
     count(&reader->counters.before, sequence);
@@ -288,7 +312,7 @@ static void begin(struct vw_probe_reader *reader, struct vw_probe_flow *flow, ui
 }
 
 /* A number before the expected one. */
-static void late(struct vw_probe_reader *reader, struct vw_probe_flow *flow, uint64_t sequence)
+static COLD void late(struct vw_probe_reader *reader, struct vw_probe_flow *flow, uint64_t sequence)
 {
     struct vw_probe_counters *counters = &reader->counters;
 
