@@ -41,6 +41,7 @@ struct lab_case {
     enum vw_rx_mode mode;
     enum manner manner;
     unsigned ring, mtu, pieces; /* pieces: most of a frame */
+    unsigned pairs;             /* 0: one */
     uint32_t shortest, longest;
     bool more;     /* bursts now and then leave their kick to the next one */
     bool hold;     /* received frames are given back late */
@@ -51,6 +52,8 @@ struct lab_case {
 
 struct lab {
     const struct lab_case *test;
+    unsigned pair;
+    struct lab *of_pair[2]; /* in the first one: for tx_done */
     struct running_device running;
     struct vw_net *net;
     struct random random;
@@ -95,9 +98,8 @@ static inline void lab_frame(uint64_t number, uint8_t *bytes, uint32_t length, b
 
 static inline void lab_tx_done(void *context, unsigned pair, void *token, int sent)
 {
-    struct lab *lab = context;
+    struct lab *first = context, *lab = first->of_pair[pair];
 
-    assert_int_equal(pair, 0);
     assert_true(lab->free_count < lab->buffers);
     lab->free[lab->free_count++] = (uint32_t)(uintptr_t)token;
     *(sent ? &lab->done : &lab->lost) += 1;
@@ -106,7 +108,7 @@ static inline void lab_tx_done(void *context, unsigned pair, void *token, int se
 static inline void lab_open_device(struct lab *lab, const char *port, unsigned mtu, int fd,
                                    const char *path)
 {
-    struct vw_device_options options = {.queue_pairs = 1,
+    struct vw_device_options options = {.queue_pairs = lab->test->pairs ? lab->test->pairs : 1,
                                         .fd = fd,
                                         .socket_path = path,
                                         .mtu = mtu,
@@ -136,6 +138,7 @@ static inline void lab_options(struct lab *lab, struct vw_net_options *options)
     vw_net_options_init(options);
     options->features = test->features;
     options->tx_policy = test->policy;
+    options->queue_pairs = test->pairs ? test->pairs : 1;
     options->rx_mode = test->mode;
     options->tx_ring_size = options->rx_ring_size = test->ring;
     options->byte_queue_limits = !test->no_limit;
@@ -154,6 +157,7 @@ static inline struct lab *lab_begin(const struct lab_case *test, const char *por
 
     assert_non_null(lab);
     lab->test = test;
+    lab->of_pair[0] = lab;
     lab->random.state = random_seed() + test->policy * 3 + test->mode * 17 + test->manner;
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
     lab_open_device(lab, port, test->mtu, ends[0], NULL);
@@ -219,9 +223,9 @@ static inline bool lab_send(struct lab *lab)
     /* Tokens may come back within the call. packets[i] has offered[count - 1 - i]. */
     memcpy(offered, &lab->free[lab->free_count - count], count * sizeof(*offered));
     lab->free_count -= count;
-    int taken = vw_tx_burst(lab->net, 0, packets, count, more);
+    int taken = vw_tx_burst(lab->net, lab->pair, packets, count, more);
     if (taken < 0)
-        fail_msg("vw_tx_burst: %s (%s)", strerror(-taken), vw_queue_error(lab->net, 0));
+        fail_msg("vw_tx_burst: %s (%s)", strerror(-taken), vw_queue_error(lab->net, lab->pair));
     for (unsigned i = (unsigned)taken; i < count; i++)
         lab->free[lab->free_count++] = offered[count - 1 - i];
     lab->sent += (unsigned)taken;
@@ -251,12 +255,12 @@ static inline void lab_take(void *context, unsigned pair, struct vw_rx_packet *p
 {
     struct lab *lab = context;
 
-    assert_int_equal(pair, 0);
+    assert_int_equal(pair, lab->pair);
     for (unsigned i = 0; i < count; i++)
         lab_check(lab, &packets[i]);
     if (!lab->test->hold || lab->held_count + count > VW_ARRAY_SIZE(lab->held)) {
-        vw_rx_release(lab->net, 0, packets, count);
-        vw_rx_release(lab->net, 0, lab->held, lab->held_count);
+        vw_rx_release(lab->net, lab->pair, packets, count);
+        vw_rx_release(lab->net, lab->pair, lab->held, lab->held_count);
         lab->held_count = 0;
         return;
     }
@@ -266,7 +270,7 @@ static inline void lab_take(void *context, unsigned pair, struct vw_rx_packet *p
 
 static inline void lab_give_back(struct lab *lab)
 {
-    vw_rx_release(lab->net, 0, lab->held, lab->held_count);
+    vw_rx_release(lab->net, lab->pair, lab->held, lab->held_count);
     lab->held_count = 0;
 }
 
@@ -276,8 +280,8 @@ static inline bool lab_serve(struct lab *lab)
     struct vw_rx_packet packets[16];
 
     if (lab->test->manner == BUSY) {
-        int reaped = vw_tx_reap(lab->net, 0);
-        int count = vw_rx_burst(lab->net, 0, packets, 1 + random_below(&lab->random, 16));
+        int reaped = vw_tx_reap(lab->net, lab->pair);
+        int count = vw_rx_burst(lab->net, lab->pair, packets, 1 + random_below(&lab->random, 16));
 
         assert_true(reaped >= 0 && count >= 0);
         lab_take(lab, 0, packets, (unsigned)count);
@@ -286,7 +290,7 @@ static inline bool lab_serve(struct lab *lab)
         return false;
     }
     unsigned budget = 1 + random_below(&lab->random, 64);
-    int count = vw_poll(lab->net, 0, budget, lab_take, lab);
+    int count = vw_poll(lab->net, lab->pair, budget, lab_take, lab);
     assert_true(count >= 0);
     return (unsigned)count < budget;
 }
@@ -298,7 +302,7 @@ static inline void lab_sleep(struct lab *lab)
     lab_give_back(lab);
     lab->waits++;
     if (lab->test->manner == WAITING) {
-        int result = vw_wait(lab->net, 0, WAIT_MS);
+        int result = vw_wait(lab->net, lab->pair, WAIT_MS);
 
         if (result != 1)
             fail_msg("vw_wait: %d; sent %llu, done %llu, received %llu", result,
@@ -306,7 +310,7 @@ static inline void lab_sleep(struct lab *lab)
                      (unsigned long long)lab->received);
         return;
     }
-    wait.fd = vw_queue_fd(lab->net, 0);
+    wait.fd = vw_queue_fd(lab->net, lab->pair);
     if (poll(&wait, 1, WAIT_MS) != 1)
         fail_msg("nothing moves: a wake-up was lost; sent %llu, done %llu, received %llu",
                  (unsigned long long)lab->sent, (unsigned long long)lab->done,
@@ -316,7 +320,7 @@ static inline void lab_sleep(struct lab *lab)
 /* Kicks what the last burst may have held back. */
 static inline void lab_flush(struct lab *lab)
 {
-    assert_int_equal(vw_tx_burst(lab->net, 0, NULL, 0, 0), 0);
+    assert_int_equal(vw_tx_burst(lab->net, lab->pair, NULL, 0, 0), 0);
 }
 
 static inline bool lab_all_done(const struct lab *lab, bool loop)
@@ -338,12 +342,12 @@ static inline void lab_run(struct lab *lab, bool loop)
     }
     lab_flush(lab);
     lab_give_back(lab);
-    while (vw_tx_in_flight(lab->net, 0) > 0)
-        assert_true(vw_tx_reap(lab->net, 0) >= 0);
+    while (vw_tx_in_flight(lab->net, lab->pair) > 0)
+        assert_true(vw_tx_reap(lab->net, lab->pair) >= 0);
     assert_true(lab->done == lab->test->count);
     assert_true(lab->lost == 0);
     assert_true(vw_flow_in_flight(lab->flow) == 0);
-    assert_null(vw_queue_error(lab->net, 0));
+    assert_null(vw_queue_error(lab->net, lab->pair));
 }
 
 static inline void lab_check_counters(struct lab *lab, bool loop)
@@ -351,7 +355,7 @@ static inline void lab_check_counters(struct lab *lab, bool loop)
     struct vw_tx_counters tx;
     struct vw_rx_counters rx;
 
-    vw_counters(lab->net, 0, &tx, &rx);
+    vw_counters(lab->net, lab->pair, &tx, &rx);
     assert_true(tx.frames == lab->test->count && tx.reaped == lab->test->count);
     assert_true(tx.drop_invalid == 0 && tx.drop_offload == 0 && tx.drop_lost == 0);
     assert_true(rx.frames == (loop ? lab->test->count : 0));
