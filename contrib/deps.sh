@@ -11,7 +11,7 @@ packages=(gcc libc6-dev pkg-config meson ninja-build python3 libjansson-dev libm
 case $purpose in
 build) ;;
 demo) packages+=(iproute2 user-mode-linux busybox-static) ;;
-test) packages+=(iproute2 user-mode-linux busybox-static qemu-system-x86 dpdk-dev clang clang-tidy
+test) packages+=(iproute2 user-mode-linux busybox-static qemu-system-x86 dpdk-dev g++ clang clang-tidy
                  cppcheck) ;;
 *)
     echo "usage: deps.sh build|demo|test [BUILD]" >&2

@@ -581,9 +581,11 @@ static inline void await_frame(struct front_end *front, unsigned pair, struct re
 
 /* ---- Control commands ---- */
 
-/* One command and its data, cut at random; returns the acknowledgement. */
-static inline uint8_t control(struct front_end *front, uint8_t class, uint8_t command,
-                              const void *data, uint32_t length)
+/* One command and its data, cut at random; returns the acknowledgement. If that is OK, `expected`
+ * bytes of an answer follow it. */
+static inline uint8_t control_ask(struct front_end *front, uint8_t class, uint8_t command,
+                                  const void *data, uint32_t length, void *answer,
+                                  uint32_t expected)
 {
     struct front_ring *ring = &front->control;
     struct buffer *buffer = &ring->buffers[0];
@@ -594,14 +596,14 @@ static inline uint8_t control(struct front_end *front, uint8_t class, uint8_t co
     struct pollfd wait = {.fd = ring->call, .events = POLLIN};
     eventfd_t calls;
 
-    assert_true(2 + length + 1 <= buffer->size);
+    assert_true(2 + length + 1 + expected <= buffer->size);
     to[0] = (char)class;
     to[1] = (char)command;
     memcpy(to + 2, data, length);
     to[2 + length] = 0x55;
     segments[0] = (struct vw_segment){FRONT_END_GUEST + buffer->offset, cut};
     segments[1] = (struct vw_segment){FRONT_END_GUEST + buffer->offset + cut, 2 + length - cut};
-    segments[2] = (struct vw_segment){FRONT_END_GUEST + buffer->offset + 2 + length, 1};
+    segments[2] = (struct vw_segment){FRONT_END_GUEST + buffer->offset + 2 + length, 1 + expected};
     assert_int_equal(vw_driver_ring_add(&ring->ring, segments, 2, 1, buffer), 0);
     ring_publish(ring);
     while (vw_driver_ring_reap(&ring->ring, &completion, 1) == 0) {
@@ -610,8 +612,17 @@ static inline uint8_t control(struct front_end *front, uint8_t class, uint8_t co
         assert_int_equal(poll(&wait, 1, WAIT_MS), 1);
         (void)!eventfd_read(ring->call, &calls);
     }
-    assert_int_equal(completion.length, 1);
+    bool done = to[2 + length] == VIRTIO_NET_OK;
+    assert_int_equal(completion.length, done ? 1 + expected : 1);
+    if (done && expected > 0)
+        memcpy(answer, to + 2 + length + 1, expected);
     return (uint8_t)to[2 + length];
+}
+
+static inline uint8_t control(struct front_end *front, uint8_t class, uint8_t command,
+                              const void *data, uint32_t length)
+{
+    return control_ask(front, class, command, data, length, NULL, 0);
 }
 
 static inline uint8_t use_pairs(struct front_end *front, uint16_t pairs)
@@ -728,6 +739,7 @@ static inline void begin(struct running_device *running, struct front_end *front
                          uint64_t features, const struct shape *shape, uint64_t seed)
 {
     struct vw_device_options options = {.queue_pairs = shape->device_pairs,
+                                        .features_on = features & VW_NET_DEVICE_EXTRAS,
                                         .has_mac = true,
                                         .mac = {0x52, 0x54, 0, 0x12, 0x34, 0x56}};
     int ends[2];

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "cmd/device_options.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bits.h"
 #include "cmd/command.h"
+#include "cmd/parse.h"
 #include "net/config.h"
 #include "net/features.h"
 
@@ -33,12 +34,18 @@ static const char help[] =
     "  --port tap,fd=N[:N...]  TAP descriptors that were opened before\n"
     "  --port null           nowhere: frames are counted and dropped\n"
     "  --port loop           back to the guest, with the MAC addresses swapped: a self-test\n"
+    "  --port sink           nowhere, but probe frames (virtwire pktgen) are checked and counted\n"
+    "  --port source         as sink, and probe frames come from it. More:\n"
+    "                          size=N[:N...]|N-N|imix   length of the frames (64)\n"
+    "                          flows=N, count=N   flows, and frames of each queue in all\n"
     "\n"
     "device:\n"
     "  --queue-pairs=N       queue pairs (1, or the port's queues=)\n"
     "  --queue-size=N        largest ring that is accepted (32768)\n"
     "  --mac=AA:BB:CC:DD:EE:FF   the guest's address (the guest or its VMM chooses)\n"
     "  --mtu=N               MTU told to the guest (the port's mtu=, or none)\n"
+    "  --mode=interrupt|poll sleep until kicked (default), or look without end: the\n"
+    "                        most frames, for a core of its own\n"
     "  --features=NAME=off,...   do not offer these features, such as packed, in_order,\n"
     "                        mrg_rxbuf, event_idx, indirect_desc, guest_tso4; 'help' lists all\n"
     "\n"
@@ -72,6 +79,7 @@ enum option_code {
     OPTION_QUEUE_SIZE,
     OPTION_MAC,
     OPTION_MTU,
+    OPTION_MODE,
     OPTION_FEATURES,
     OPTION_STATS_INTERVAL,
     OPTION_JSON,
@@ -89,6 +97,7 @@ static const struct option options[] = {
     {"queue-size", required_argument, NULL, OPTION_QUEUE_SIZE},
     {"mac", required_argument, NULL, OPTION_MAC},
     {"mtu", required_argument, NULL, OPTION_MTU},
+    {"mode", required_argument, NULL, OPTION_MODE},
     {"features", required_argument, NULL, OPTION_FEATURES},
     {"stats-interval", required_argument, NULL, OPTION_STATS_INTERVAL},
     {"json", no_argument, NULL, OPTION_JSON},
@@ -103,50 +112,20 @@ static int fail(const char *format, const char *value)
     return command_usage_error("device", format, value);
 }
 
-/* A whole number in a range. Returns -1, or an exit status. */
-static int parse_number(const char *name, const char *text, unsigned long low, unsigned long high,
-                        unsigned long *number)
-{
-    char *end;
-
-    errno = 0;
-    *number = strtoul(text, &end, 10);
-    if (errno != 0 || end == text || *end != '\0' || text[0] == '-' || *number < low ||
-        *number > high)
-        return command_usage_error("device", "--%s=%s: give a whole number from %lu to %lu", name,
-                                   text, low, high);
-    return -1;
-}
-
-static int parse_mac(const char *text, uint8_t mac[6])
-{
-    unsigned bytes[6];
-    int used = 0;
-
-    if (sscanf(text, "%2x:%2x:%2x:%2x:%2x:%2x%n", &bytes[0], &bytes[1], &bytes[2], &bytes[3],
-               &bytes[4], &bytes[5], &used) != 6 ||
-        text[used] != '\0' || strlen(text) != 17)
-        return fail("--mac=%s: write it as 52:54:00:12:34:56", text);
-    for (int i = 0; i < 6; i++)
-        mac[i] = (uint8_t)bytes[i];
-    if (mac[0] & 1)
-        return fail("--mac=%s: that is a group's address; the first byte must be even", text);
-    static const uint8_t zero[6];
-    if (memcmp(mac, zero, sizeof(zero)) == 0)
-        return fail("--mac=%s: the zero address is nobody's", text);
-    return -1;
-}
-
 static void list_features(void)
 {
     puts("features, each of which --features=NAME=off takes out of the offer:");
     for (unsigned i = 0; i < vw_feature_count; i++)
         if (vw_has(VW_NET_DEVICE_FEATURES, vw_features[i].bit))
             printf("  %s\n", vw_features[i].name);
+    puts("features that are offered only with --features=NAME=on, to virtwire's own driver:");
+    for (unsigned i = 0; i < vw_feature_count; i++)
+        if (vw_has(VW_NET_DEVICE_EXTRAS, vw_features[i].bit))
+            printf("  %s\n", vw_features[i].name);
 }
 
 /* NAME=off,NAME=on,... */
-static int parse_features(const char *text, uint64_t *off)
+static int parse_features(const char *text, uint64_t *off, uint64_t *on)
 {
     if (strcmp(text, "help") == 0) {
         list_features();
@@ -158,16 +137,17 @@ static int parse_features(const char *text, uint64_t *off)
         size_t length = equals != NULL ? (size_t)(equals - text) : item;
         int bit = vw_feature_by_name(text, length);
 
-        if (bit < 0 || !vw_has(VW_NET_DEVICE_FEATURES, (unsigned)bit))
+        if (bit < 0 || !vw_has(VW_NET_DEVICE_FEATURES | VW_NET_DEVICE_EXTRAS, (unsigned)bit))
             return command_usage_error("device",
                                        "--features: '%.*s' is no feature of this device; "
                                        "--features=help lists them",
                                        (int)length, text);
+        uint64_t feature = vw_bit((unsigned)bit);
         size_t value = equals != NULL ? item - length - 1 : 0;
         if (value == 3 && strncmp(equals + 1, "off", 3) == 0)
-            *off |= vw_bit((unsigned)bit);
+            *off |= feature, *on &= ~feature;
         else if (value == 2 && strncmp(equals + 1, "on", 2) == 0)
-            *off &= ~vw_bit((unsigned)bit);
+            *off &= ~feature, *on |= feature;
         else
             return command_usage_error("device", "--features: write %.*s=off or %.*s=on",
                                        (int)length, text, (int)length, text);
@@ -198,11 +178,14 @@ static int begin_device(struct device_command_line *line, struct device_argument
     return -1;
 }
 
+static const char *const modes[] = {"interrupt", "poll"};
+
 static int parse_device_option(struct device_command_line *line, int option, const char *argument,
                                struct device_arguments **current)
 {
     struct device_arguments *device = *current;
     unsigned long number = 0;
+    unsigned choice = 0;
     int status = -1;
 
     switch (option) {
@@ -213,7 +196,7 @@ static int parse_device_option(struct device_command_line *line, int option, con
         (*current)->device.socket_path = argument;
         break;
     case OPTION_FD:
-        status = parse_number("fd", argument, 0, 1 << 20, &number);
+        status = parse_number("device", "fd", argument, 0, 1 << 20, &number);
         if (status < 0)
             status = begin_device(line, current);
         (*current)->device.fd = (int)number;
@@ -225,24 +208,29 @@ static int parse_device_option(struct device_command_line *line, int option, con
         device->port = argument;
         break;
     case OPTION_QUEUE_PAIRS:
-        status = parse_number("queue-pairs", argument, 1, VW_DEVICE_MAX_PAIRS, &number);
+        status = parse_number("device", "queue-pairs", argument, 1, VW_DEVICE_MAX_PAIRS, &number);
         device->device.queue_pairs = (unsigned)number;
         device->pairs_given = true;
         break;
     case OPTION_QUEUE_SIZE:
-        status = parse_number("queue-size", argument, 1, 32768, &number);
+        status = parse_number("device", "queue-size", argument, 1, 32768, &number);
         device->device.queue_size = (uint32_t)number;
         break;
     case OPTION_MAC:
-        status = parse_mac(argument, device->device.mac);
+        status = parse_mac("device", "mac", argument, device->device.mac);
         device->device.has_mac = true;
         break;
     case OPTION_MTU:
-        status = parse_number("mtu", argument, VW_NET_MIN_MTU, VW_NET_MAX_MTU, &number);
+        status = parse_number("device", "mtu", argument, VW_NET_MIN_MTU, VW_NET_MAX_MTU, &number);
         device->device.mtu = (unsigned)number;
         break;
+    case OPTION_MODE:
+        status = parse_choice("device", "mode", argument, modes, VW_ARRAY_SIZE(modes), &choice);
+        device->device.poll = choice == 1;
+        break;
     case OPTION_FEATURES:
-        status = parse_features(argument, &device->device.features_off);
+        status =
+            parse_features(argument, &device->device.features_off, &device->device.features_on);
         break;
     }
     return status;
@@ -256,7 +244,7 @@ static int parse_program_option(struct device_command_line *line, int option, co
 
     switch (option) {
     case OPTION_STATS_INTERVAL:
-        status = parse_number("stats-interval", argument, 1, 86400, &number);
+        status = parse_number("device", "stats-interval", argument, 1, 86400, &number);
         line->stats_interval = (unsigned)number;
         return status;
     case OPTION_JSON:

@@ -2,62 +2,26 @@
 #include "cmd/device_report.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/bits.h"
+#include "cmd/json.h"
 #include "net/features.h"
-
-/* One counter with its name and what it means. */
-struct counter {
-    const char *name, *text;
-    size_t offset;
-};
 
 #define QUEUE_COUNTER(name, text) {#name, text, offsetof(struct vw_queue_counters, name)},
 #define DEVICE_COUNTER(name, text) {#name, text, offsetof(struct vw_device_counters, name)},
 #define PORT_COUNTER(name) {#name, #name, offsetof(struct vw_port_counters, name)},
+#define PROBE_COUNTER(name, text) {#name, text, offsetof(struct vw_probe_counters, name)},
 
 static const struct counter queue_counters[] = {VW_QUEUE_COUNTERS(QUEUE_COUNTER)};
 static const struct counter device_counters[] = {VW_DEVICE_COUNTERS(DEVICE_COUNTER)};
 static const struct counter port_counters[] = {VW_PORT_COUNTERS(PORT_COUNTER)};
-
-static uint64_t value_of(const void *counters, const struct counter *counter)
-{
-    return vw_counter((const uint64_t *)(const void *)((const char *)counters + counter->offset));
-}
+static const struct counter probe_counters[] = {VW_PROBE_COUNTERS(PROBE_COUNTER)};
 
 static bool is_drop(const struct counter *counter)
 {
     return strncmp(counter->name, "drop_", 5) == 0;
-}
-
-static json_t *json_counters(const void *counters, const struct counter *list, size_t count)
-{
-    json_t *object = json_object();
-
-    for (size_t i = 0; i < count; i++)
-        json_object_set_new(object, list[i].name,
-                            json_integer((json_int_t)value_of(counters, &list[i])));
-    return object;
-}
-
-static json_t *json_features(uint64_t features)
-{
-    json_t *array = json_array();
-
-    for (unsigned bit = 0; bit < 64; bit++) {
-        const struct vw_feature *feature = vw_feature_by_bit(bit);
-        char number[8];
-
-        if (!vw_has(features, bit))
-            continue;
-        snprintf(number, sizeof(number), "bit%u", bit);
-        json_array_append_new(array, json_string(feature != NULL ? feature->name : number));
-    }
-    return array;
 }
 
 static json_t *json_queue(const struct vw_queue_statistics *queue)
@@ -87,9 +51,17 @@ static json_t *json_port(const struct vw_port *port)
 {
     json_t *object = json_object(), *queues = json_array();
 
-    for (unsigned i = 0; i < port->queue_count; i++)
-        json_array_append_new(queues, json_counters(&port->queues[i]->counters, port_counters,
-                                                    VW_ARRAY_SIZE(port_counters)));
+    for (unsigned i = 0; i < port->queue_count; i++) {
+        const struct vw_port_queue *queue = port->queues[i];
+        json_t *counters =
+            json_counters(&queue->counters, port_counters, VW_ARRAY_SIZE(port_counters));
+
+        if (queue->probe != NULL)
+            json_object_set_new(
+                counters, "probe",
+                json_counters(queue->probe, probe_counters, VW_ARRAY_SIZE(probe_counters)));
+        json_array_append_new(queues, counters);
+    }
     json_object_set_new(object, "description", json_string(port->description));
     json_object_set_new(object, "queues", queues);
     return object;
@@ -98,17 +70,6 @@ static json_t *json_port(const struct vw_port *port)
 static const char *ring_format(uint64_t features)
 {
     return vw_has(features, VIRTIO_F_RING_PACKED) ? "packed" : "split";
-}
-
-static void print_json(json_t *object)
-{
-    char *text = json_dumps(object, JSON_COMPACT | JSON_PRESERVE_ORDER);
-
-    if (text != NULL)
-        puts(text);
-    free(text);
-    json_decref(object);
-    fflush(stdout);
 }
 
 static void report_all_json(const char *name, const struct vw_device *device,
@@ -124,6 +85,7 @@ static void report_all_json(const char *name, const struct vw_device *device,
         json_array_append_new(queues, json_queue(&queue));
     }
     json_object_set_new(object, "socket", json_string(name));
+    json_object_set_new(object, "monotonic_seconds", json_real(monotonic_seconds()));
     json_object_set_new(object, "connected", json_boolean(statistics.connected));
     json_object_set_new(object, "link_up", json_boolean(statistics.link_up));
     json_object_set_new(object, "ring_format", json_string(ring_format(statistics.acknowledged)));
@@ -136,7 +98,7 @@ static void report_all_json(const char *name, const struct vw_device *device,
         json_counters(&statistics.counters, device_counters, VW_ARRAY_SIZE(device_counters)));
     json_object_set_new(object, "queues", queues);
     json_object_set_new(object, "port", json_port(port));
-    print_json(object);
+    json_print(object);
 }
 
 /* Only what is not zero: a reader looks for what happened. */
@@ -144,7 +106,7 @@ static void print_counters(const char *indent, const void *counters, const struc
                            size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        uint64_t value = value_of(counters, &list[i]);
+        uint64_t value = counter_value(counters, &list[i]);
 
         if (value != 0)
             printf("%s%14" PRIu64 "  %s%s\n", indent, value, is_drop(&list[i]) ? "dropped: " : "",
@@ -192,6 +154,13 @@ static void report_all_text(const char *name, const struct vw_device *device,
         vw_device_queue_statistics(device, i, &queue);
         print_queue(&queue);
     }
+    for (unsigned i = 0; i < port->queue_count; i++) {
+        if (port->queues[i]->probe == NULL)
+            continue;
+        printf("  %s, queue %u\n", port->description, i);
+        print_counters("    ", port->queues[i]->probe, probe_counters,
+                       VW_ARRAY_SIZE(probe_counters));
+    }
     fflush(stdout);
 }
 
@@ -219,7 +188,7 @@ static struct report_before totals(const struct vw_device *device)
         now.calls += queue.counters.calls;
         for (size_t j = 0; j < VW_ARRAY_SIZE(queue_counters); j++)
             if (is_drop(&queue_counters[j]))
-                now.drops += value_of(&queue.counters, &queue_counters[j]);
+                now.drops += counter_value(&queue.counters, &queue_counters[j]);
     }
     return now;
 }
@@ -238,7 +207,7 @@ void report_rates(const char *name, const struct vw_device *device, double secon
 
     *before = now;
     if (json) {
-        print_json(json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I}", "socket", name,
+        json_print(json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I}", "socket", name,
                              "seconds", seconds, "from_guest_frames_per_second", from_guest,
                              "from_guest_mbit_per_second", from_guest_mbit,
                              "to_guest_frames_per_second", to_guest, "to_guest_mbit_per_second",

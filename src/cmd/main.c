@@ -12,6 +12,9 @@ static const struct {
     const char *summary;
 } commands[] = {
     {"device", command_device, "serve a virtual machine's network card over vhost-user"},
+    {"pktgen", command_pktgen, "send probe frames into a device, and check them"},
+    {"sink", command_sink, "receive frames from a device, and check probes"},
+    {"echo", command_echo, "send every frame back to the device that it came from"},
 };
 
 static void print_help(FILE *to)

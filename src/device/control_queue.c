@@ -33,29 +33,44 @@ static void apply_changes(struct vw_device *device, unsigned changed)
         port->ops->set_guest_offloads(port, device->rules.guest_offloads);
 }
 
+/* Which queues the driver has set up: commands for a single queue may be for these only. */
+static void note_queues(struct vw_device *device)
+{
+    uint64_t *set_up = device->control.queues_set_up;
+
+    memset(set_up, 0, sizeof(device->control.queues_set_up));
+    for (unsigned i = 0; i < 2 * device->pair_count; i++)
+        if (device->queues[i].started)
+            set_up[i / 64] |= vw_bit(i % 64);
+}
+
 static void run_command(struct vw_device *device, struct vw_queue *queue, struct vw_chain *chain)
 {
-    uint8_t command[VW_NET_CONTROL_MAX];
+    uint8_t command[VW_NET_CONTROL_MAX], answer[1 + VW_NET_CONTROL_ANSWER_MAX];
+    size_t answer_size = 1;
     unsigned changed = 0;
 
     size_t copied = vw_iov_read(chain->iov, chain->readable_count, 0, command, sizeof(command));
     memset(command + copied, 0, sizeof(command) - copied);
     vw_device_pause(device);
+    note_queues(device);
     enum vw_net_control_result result =
         vw_net_control(&device->control, command, chain->readable_length, &changed);
     if (changed != 0)
         apply_changes(device, changed);
     if (result == VW_NET_CONTROL_OK) {
         vw_count(&queue->counters.commands, 1);
+        answer_size +=
+            vw_net_control_answer(&device->control, command, chain->readable_length, answer + 1);
     } else {
         vw_count(&queue->counters.commands_refused, 1);
         vw_log_limited(device->log, &device->log_limit, VW_LOG_WARNING,
                        "control command %u.%u of %u bytes refused: %s", command[0], command[1],
                        chain->readable_length, vw_net_control_result_text(result));
     }
-    uint8_t ack = vw_net_control_ack(result);
+    answer[0] = vw_net_control_ack(result);
     chain->written = (uint32_t)vw_iov_write(chain->iov + chain->readable_count,
-                                            chain->writable_count, 0, &ack, sizeof(ack));
+                                            chain->writable_count, 0, answer, answer_size);
 }
 
 static bool run_batch(struct vw_device *device, struct vw_queue *queue)
@@ -78,7 +93,7 @@ static bool run_batch(struct vw_device *device, struct vw_queue *queue)
     if (count == 0)
         return false;
     vw_device_ring_use(&queue->ring, chains, count);
-    vw_queue_publish(queue);
+    vw_queue_publish(queue, NULL, count);
     return true;
 }
 

@@ -19,6 +19,7 @@
     X(kicks, "kicks received from the guest")                                                      \
     X(calls, "calls sent to the guest")                                                            \
     X(calls_refused, "calls that their descriptor did not take")                                   \
+    X(calls_put_off, "publications whose call was put off by notification coalescing")             \
     X(waits, "times that the queue waited: for guest buffers (receive) or for the port "           \
              "(transmit)")                                                                         \
     X(gso_frames, "frames larger than the MTU, to be segmented")                                   \

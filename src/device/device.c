@@ -48,6 +48,9 @@ void vw_device_pause(struct vw_device *device)
     /* Only now: with steering, any worker may have held buffers of any receive queue. */
     for (unsigned i = 0; i < device->pair_count; i++)
         vw_receive_drain(&device->pairs[i]);
+    for (unsigned i = 0; i < 2 * device->pair_count; i++)
+        if (device->queues[i].coalescing.keeper != NULL)
+            vw_queue_decide(&device->queues[i]);
     device->paused = true;
 }
 
@@ -107,6 +110,14 @@ void vw_device_set_rules(struct vw_device *device)
     rules->steering = commanded && device->control.rss.steering && device->pair_count > 1;
     rules->hash = commanded && (rules->steering || vw_has(features, VIRTIO_NET_F_HASH_REPORT));
     rules->active_pairs = commanded && chosen ? device->control.pairs : device->pair_count;
+    rules->coalescing = false;
+    for (unsigned i = 0; i < 2 * device->pair_count; i++) {
+        static const struct vw_net_coalescing none;
+        struct vw_queue *queue = &device->queues[i];
+
+        vw_queue_set_coalescing(queue, commanded ? &device->control.coalescing[i] : &none);
+        rules->coalescing |= queue->coalescing.max_packets != 0;
+    }
     serve_pairs(device);
 }
 
@@ -131,7 +142,8 @@ void vw_device_set_link(struct vw_device *device, bool up)
 
 uint64_t vw_device_offer(const struct vw_device_options *options)
 {
-    uint64_t features = VW_NET_DEVICE_FEATURES & ~options->features_off;
+    uint64_t extras = options->features_on & VW_NET_DEVICE_EXTRAS;
+    uint64_t features = (VW_NET_DEVICE_FEATURES | extras) & ~options->features_off;
 
     if (options->port != NULL)
         features &= ~(VW_NET_HOST_OFFLOADS | VW_NET_GUEST_OFFLOADS) | options->port->features;

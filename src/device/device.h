@@ -33,12 +33,14 @@ struct vw_device_options {
     const char *socket_path; /* to listen at, or to connect to; NULL with fd */
     int fd;                  /* an open socket, listening or connected; -1 for none */
     bool client;             /* connect to socket_path, again and again, instead of listening */
+    bool poll;               /* workers never ask for a kick and never sleep */
     unsigned queue_pairs;    /* 1 .. VW_DEVICE_MAX_PAIRS, as many as the port has queues */
     uint32_t queue_size;     /* largest ring accepted; 0: 32768 */
     bool has_mac;
     uint8_t mac[6];
     unsigned mtu;          /* told to the guest; 0: no MTU feature */
     uint64_t features_off; /* features not to be offered */
+    uint64_t features_on;  /* of VW_NET_DEVICE_EXTRAS: to be offered, which else they are not */
     struct vw_port *port;  /* outlives the device */
     const struct vw_log *log;
 };

@@ -44,6 +44,7 @@ struct vw_rules {
     unsigned max_frame;      /* longest unsegmented frame to the guest; 0: any */
     unsigned active_pairs;
     bool mergeable, filter, hash, steering;
+    bool coalescing; /* of any queue */
 };
 
 /* The channel for requests of ours (back_end.c); workers send in-band calls on it. */

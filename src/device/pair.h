@@ -13,6 +13,8 @@
  *   port -> guest (receive.c): borrow a batch of frames, fill buffers, publish once, give the
  *       frames back to the port
  *
+ * In poll mode it goes on looking instead, and asks for no kicks.
+ *
  * The control thread stops the workers at a quiescent point before it changes anything that they
  * use: after vw_device_pause no transmitted frame is in flight and no chain is held, and
  * vw_device_resume lets the workers go on. Frames that the port lent and that found no
@@ -64,6 +66,8 @@ struct vw_pair {
     int epoll_fd, wake_fd;
     int port_fd; /* descriptor of the port in the epoll set, or -1 */
     uint32_t port_events;
+    uint32_t spins;                    /* poll mode: turns in which nothing moved */
+    bool keeps_deadlines;              /* of calls that it put off, see coalesce.c */
     int kick_fds[2];                   /* those of receive and transmit in the epoll set, or -1 */
     bool transmit_kicked;              /* a kick for a disabled transmit queue, see transmit.c */
     _Atomic uint32_t in_band_kicks[2]; /* that came for receive and transmit */
@@ -115,6 +119,16 @@ static inline bool vw_transmit_blocked(const struct vw_pair *pair)
 {
     return pair->out.submitted < pair->out.frame_count;
 }
+
+/*
+ * Decides about calls that were put off, where it is time. Returns the next deadline that this
+ * worker keeps, or VW_NO_DEADLINE. Worker only; with coalescing in the rules.
+ */
+#define VW_NO_DEADLINE UINT64_MAX
+uint64_t vw_coalescing_run(struct vw_pair *pair);
+
+/* Nanoseconds from now to a deadline; 0 if it is over. */
+int64_t vw_coalescing_wait_ns(uint64_t deadline);
 
 /* Does the receive direction want frames from the port? */
 bool vw_receive_wanted(const struct vw_pair *pair);

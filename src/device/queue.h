@@ -27,16 +27,27 @@
 #include "base/log.h"
 #include "device/counters.h"
 #include "memory/memory.h"
+#include "net/control.h"
 #include "net/header.h"
 #include "ring/device.h"
 
 struct vw_device;
+struct vw_pair;
 
 /* What a queue carries. */
 enum vw_queue_role {
     VW_QUEUE_RECEIVE,
     VW_QUEUE_TRANSMIT,
     VW_QUEUE_CONTROL,
+};
+
+/* Calls that are put off: coalesce.c. Belongs to whoever owns the ring. */
+struct vw_queue_coalescing {
+    uint32_t max_packets; /* 0: none is put off */
+    uint32_t max_usecs;
+    uint32_t packets;       /* that became visible since the last decision about a call */
+    struct vw_pair *keeper; /* whose worker decides at the deadline; NULL: there is no deadline */
+    uint64_t deadline;      /* CLOCK_MONOTONIC, in nanoseconds */
 };
 
 struct vw_queue {
@@ -65,6 +76,8 @@ struct vw_queue {
 
     /* Receive only, and only with steering: other workers deliver into this ring, too. */
     pthread_mutex_t lock;
+
+    struct vw_queue_coalescing coalescing;
 
     int kick_fd, call_fd, error_fd;                          /* -1: none */
     bool kick_is_eventfd, call_is_eventfd, error_is_eventfd; /* else a pipe or a socket */
@@ -121,10 +134,23 @@ static inline uint32_t vw_queue_held(const struct vw_queue *queue)
 /* Calls the guest's driver. Any thread that owns the ring. */
 void vw_queue_call(struct vw_queue *queue);
 
-/* Publishes what was used, and calls the guest if it wants that. */
-static inline void vw_queue_publish(struct vw_queue *queue)
+/* Limits of section 5.1.6.5.9; nothing is pending. */
+void vw_queue_set_coalescing(struct vw_queue *queue, const struct vw_net_coalescing *limits);
+
+/* Decides now about a call that was put off. */
+void vw_queue_decide(struct vw_queue *queue);
+
+void vw_queue_publish_coalesced(struct vw_queue *queue, struct vw_pair *by, uint32_t packets);
+
+/*
+ * Publishes what was used, and calls the guest if it wants that, now or, with notification
+ * coalescing, later. `by`: the pair whose worker does this; `packets`: how many are new.
+ */
+static inline void vw_queue_publish(struct vw_queue *queue, struct vw_pair *by, uint32_t packets)
 {
-    if (vw_device_ring_publish(&queue->ring))
+    if (vw_unlikely(queue->coalescing.max_packets != 0))
+        vw_queue_publish_coalesced(queue, by, packets);
+    else if (vw_device_ring_publish(&queue->ring))
         vw_queue_call(queue);
 }
 

@@ -262,6 +262,7 @@ static void deliver_own(struct vw_pair *pair)
 {
     struct vw_receive_batch *in = &pair->in;
     struct vw_queue *queue = pair->receive;
+    uint64_t before = queue->counters.frames;
     struct vw_net_hash hash;
 
     for (uint32_t i = in->first; i < in->count; i++) {
@@ -275,7 +276,9 @@ static void deliver_own(struct vw_pair *pair)
         }
         in->done[i] = true;
     }
-    vw_queue_publish(queue);
+    vw_queue_publish(queue, pair, (uint32_t)(queue->counters.frames - before));
+    if (vw_unlikely(in->starved && queue->coalescing.keeper != NULL))
+        vw_queue_decide(queue); /* the driver is to post more buffers */
 }
 
 /* With steering: first what belongs to others, queue by queue, then our own. */
@@ -300,6 +303,7 @@ static void deliver_others(struct vw_pair *pair)
         if (target == pair->index || !queue->live || !queue->enabled)
             continue;
         pthread_mutex_lock(&queue->lock);
+        uint64_t before = queue->counters.frames;
         for (uint32_t i = in->first; i < in->count && vw_queue_works(queue); i++) {
             if (in->done[i] || targets[i] != target)
                 continue;
@@ -307,7 +311,7 @@ static void deliver_others(struct vw_pair *pair)
                 drop(&queue->counters.drop_ring_full);
             in->done[i] = true;
         }
-        vw_queue_publish(queue);
+        vw_queue_publish(queue, pair, (uint32_t)(queue->counters.frames - before));
         pthread_mutex_unlock(&queue->lock);
     }
 }

@@ -191,9 +191,10 @@ static bool complete(struct vw_pair *pair)
         out->completed == out->frame_count ? queue->chain_count : out->frame_chain[out->completed];
     if (end == queue->chain_first)
         return false;
-    vw_device_ring_use(&queue->ring, &queue->chains[queue->chain_first], end - queue->chain_first);
+    uint32_t used = end - queue->chain_first;
+    vw_device_ring_use(&queue->ring, &queue->chains[queue->chain_first], used);
     queue->chain_first = end;
-    vw_queue_publish(queue);
+    vw_queue_publish(queue, pair, used);
     return true;
 }
 
@@ -220,7 +221,7 @@ static bool discard(struct vw_pair *pair)
     }
     vw_device_ring_use(&queue->ring, queue->chains, count);
     vw_count(&queue->counters.drop_disabled, count);
-    vw_queue_publish(queue);
+    vw_queue_publish(queue, pair, count);
     return true;
 }
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "device/internal.h"
@@ -19,6 +20,10 @@ enum wait_tag {
 /* How often a ring is looked at whose front-end gave no way to kick. The shortest that epoll_wait
  * has; no front-end that we know uses it. */
 #define POLL_INTERVAL_MS 1
+
+/* Poll mode: so many turns without work pass between two looks at what else may have happened. The
+ * system call costs a microsecond, as much as some fifty of those turns. */
+#define SPINS_BETWEEN_LOOKS 4096
 
 static int watch(int epoll_fd, int operation, int fd, uint32_t events, enum wait_tag tag)
 {
@@ -66,10 +71,26 @@ static void take_in_band_kicks(struct vw_pair *pair)
     }
 }
 
-static void sleep_until_event(struct vw_pair *pair, int timeout_ms)
+/* Waits for `timeout_ms` (-1: for ever), but not beyond a deadline of calls that were put off. Only
+ * that is finer than a millisecond; a kernel before 5.11 is late by as much. */
+static int wait_for_events(struct vw_pair *pair, struct epoll_event *events, int room,
+                           int timeout_ms, uint64_t deadline)
+{
+    if (vw_likely(deadline == VW_NO_DEADLINE))
+        return epoll_wait(pair->epoll_fd, events, room, timeout_ms);
+    int64_t left = vw_coalescing_wait_ns(deadline);
+    struct timespec time = {.tv_sec = left / 1000000000, .tv_nsec = left % 1000000000};
+    int count = epoll_pwait2(pair->epoll_fd, events, room, &time, NULL);
+    if (count < 0 && errno == ENOSYS)
+        count = epoll_wait(pair->epoll_fd, events, room,
+                           (int)(vw_min64((uint64_t)left, UINT64_C(1000000000)) / 1000000) + 1);
+    return count;
+}
+
+static void sleep_until_event(struct vw_pair *pair, int timeout_ms, uint64_t deadline)
 {
     struct epoll_event events[4];
-    int count = epoll_wait(pair->epoll_fd, events, VW_ARRAY_SIZE(events), timeout_ms);
+    int count = wait_for_events(pair, events, VW_ARRAY_SIZE(events), timeout_ms, deadline);
 
     for (int i = 0; i < count; i++) {
         switch ((enum wait_tag)events[i].data.u32) {
@@ -94,7 +115,7 @@ static void sleep_until_event(struct vw_pair *pair, int timeout_ms)
  * last fetch either is seen by the second look inside arm, or its driver sees our request and
  * kicks (the full barriers are in the ring's arm and in the driver's publish).
  */
-static void worker_sleep(struct vw_pair *pair)
+static void worker_sleep(struct vw_pair *pair, uint64_t deadline)
 {
     struct vw_port_wait want;
 
@@ -111,7 +132,21 @@ static void worker_sleep(struct vw_pair *pair)
         pair->transmit_kicked = true;
     }
     watch_port(pair, &want);
-    sleep_until_event(pair, want.timeout_ms);
+    if (deadline != VW_NO_DEADLINE && want.timeout_ms >= 0 &&
+        vw_coalescing_wait_ns(deadline) > (int64_t)want.timeout_ms * 1000000)
+        deadline = VW_NO_DEADLINE; /* the other one is sooner */
+    sleep_until_event(pair, want.timeout_ms, deadline);
+}
+
+/* Poll mode: kicks are not asked for, but a disabled queue's may come, in band or not. */
+static void worker_spin(struct vw_pair *pair)
+{
+    vw_cpu_relax();
+    if (++pair->spins % SPINS_BETWEEN_LOOKS != 0)
+        return;
+    if (pair->transmit->polled)
+        pair->transmit_kicked = true;
+    sleep_until_event(pair, 0, VW_NO_DEADLINE);
 }
 
 static void park(struct vw_pair *pair)
@@ -133,8 +168,15 @@ static void *worker_main(void *argument)
         }
         bool moved = vw_transmit_run(pair);
         moved |= vw_receive_run(pair);
-        if (!moved)
-            worker_sleep(pair);
+        uint64_t deadline = VW_NO_DEADLINE;
+        if (vw_unlikely(pair->device->rules.coalescing))
+            deadline = vw_coalescing_run(pair);
+        if (moved)
+            continue;
+        if (pair->device->options.poll)
+            worker_spin(pair);
+        else
+            worker_sleep(pair, deadline);
     }
     return NULL;
 }

@@ -277,6 +277,52 @@ static enum vw_net_control_result set_offloads(struct vw_net_control_state *stat
     return VW_NET_CONTROL_OK;
 }
 
+/* --- Class NOTF_COAL (section 5.1.6.5.9) --- */
+
+static struct vw_net_coalescing take_coalescing(const uint8_t *at)
+{
+    return (struct vw_net_coalescing){.max_packets = le32(at), .max_usecs = le32(at + 4)};
+}
+
+/* Transmit queues have odd indices, receive queues even ones (section 5.1.2). */
+static enum vw_net_control_result set_coalescing(struct vw_net_control_state *state,
+                                                 uint8_t command, struct data *data)
+{
+    struct vw_net_coalescing coalescing = take_coalescing(data->data);
+    unsigned first = command == VIRTIO_NET_CTRL_NOTF_COAL_TX_SET ? 1 : 0;
+
+    for (unsigned i = first; i < VW_NET_COALESCED_QUEUES; i += 2)
+        state->coalescing[i] = coalescing;
+    return VW_NET_CONTROL_OK;
+}
+
+/* "not an enabled transmit or receive virtqueue": the control queue is neither. */
+static bool is_coalesced(const struct vw_net_control_state *state, unsigned queue)
+{
+    return queue < VW_NET_COALESCED_QUEUES && queue < 2u * state->max_pairs &&
+           vw_has(state->queues_set_up[queue / 64], queue % 64);
+}
+
+static enum vw_net_control_result set_queue_coalescing(struct vw_net_control_state *state,
+                                                       uint8_t command, struct data *data)
+{
+    unsigned queue = le16(data->data);
+
+    (void)command;
+    if (!is_coalesced(state, queue))
+        return VW_NET_CONTROL_VALUE;
+    state->coalescing[queue] = take_coalescing(data->data + 4);
+    return VW_NET_CONTROL_OK;
+}
+
+/* What is there is answered by vw_net_control_answer. */
+static enum vw_net_control_result get_queue_coalescing(struct vw_net_control_state *state,
+                                                       uint8_t command, struct data *data)
+{
+    (void)command;
+    return is_coalesced(state, le16(data->data)) ? VW_NET_CONTROL_OK : VW_NET_CONTROL_VALUE;
+}
+
 /* --- All commands --- */
 
 static const struct command {
@@ -317,6 +363,14 @@ static const struct command {
      VW_NET_CHANGED_HASH, set_hash},
     {VIRTIO_NET_CTRL_GUEST_OFFLOADS, VIRTIO_NET_CTRL_GUEST_OFFLOADS_SET,
      VIRTIO_NET_F_CTRL_GUEST_OFFLOADS, 8, VW_NET_CHANGED_OFFLOADS, set_offloads},
+    {VIRTIO_NET_CTRL_NOTF_COAL, VIRTIO_NET_CTRL_NOTF_COAL_TX_SET, VIRTIO_NET_F_NOTF_COAL, 8,
+     VW_NET_CHANGED_COALESCING, set_coalescing},
+    {VIRTIO_NET_CTRL_NOTF_COAL, VIRTIO_NET_CTRL_NOTF_COAL_RX_SET, VIRTIO_NET_F_NOTF_COAL, 8,
+     VW_NET_CHANGED_COALESCING, set_coalescing},
+    {VIRTIO_NET_CTRL_NOTF_COAL, VIRTIO_NET_CTRL_NOTF_COAL_VQ_SET, VIRTIO_NET_F_VQ_NOTF_COAL, 12,
+     VW_NET_CHANGED_COALESCING, set_queue_coalescing},
+    {VIRTIO_NET_CTRL_NOTF_COAL, VIRTIO_NET_CTRL_NOTF_COAL_VQ_GET, VIRTIO_NET_F_VQ_NOTF_COAL, 4, 0,
+     get_queue_coalescing},
 };
 
 enum vw_net_control_result vw_net_control(struct vw_net_control_state *state, const void *command,
@@ -344,6 +398,26 @@ enum vw_net_control_result vw_net_control(struct vw_net_control_state *state, co
         return result;
     }
     return VW_NET_CONTROL_UNKNOWN;
+}
+
+static void put_le32(uint8_t *at, uint32_t value)
+{
+    for (unsigned i = 0; i < 4; i++)
+        at[i] = (uint8_t)(value >> 8 * i);
+}
+
+size_t vw_net_control_answer(const struct vw_net_control_state *state, const void *command,
+                             size_t length, uint8_t answer[VW_NET_CONTROL_ANSWER_MAX])
+{
+    const uint8_t *bytes = command;
+
+    if (length < 6 || bytes[0] != VIRTIO_NET_CTRL_NOTF_COAL ||
+        bytes[1] != VIRTIO_NET_CTRL_NOTF_COAL_VQ_GET || !is_coalesced(state, le16(bytes + 2)))
+        return 0;
+    const struct vw_net_coalescing *coalescing = &state->coalescing[le16(bytes + 2)];
+    put_le32(answer, coalescing->max_packets);
+    put_le32(answer + 4, coalescing->max_usecs);
+    return 8;
 }
 
 const char *vw_net_control_result_text(enum vw_net_control_result result)

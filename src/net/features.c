@@ -56,6 +56,7 @@ const struct vw_feature vw_features[] = {
     {"notification_data", VIRTIO_F_NOTIFICATION_DATA, 0, 0},
     {"notif_config_data", VIRTIO_F_NOTIF_CONFIG_DATA, 0, 0},
     {"ring_reset", VIRTIO_F_RING_RESET, 0, 0},
+    {"urgent", VW_F_URGENT, 0, 0}, /* not virtio's: docs/urgent.md */
     {"device_stats", VIRTIO_NET_F_DEVICE_STATS, CTRL_VQ, 0},
     {"hash_tunnel", VIRTIO_NET_F_HASH_TUNNEL, CTRL_VQ,
      BIT(VIRTIO_NET_F_RSS) | BIT(VIRTIO_NET_F_HASH_REPORT)},

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "base/bits.h"
+#include "base/urgent.h"
 #include "net/uapi.h"
 
 struct vw_feature {
@@ -54,10 +55,14 @@ struct vw_feature {
      UINT64_C(1) << VIRTIO_NET_F_CTRL_RX_EXTRA | UINT64_C(1) << VIRTIO_NET_F_GUEST_ANNOUNCE |      \
      UINT64_C(1) << VIRTIO_NET_F_MQ | UINT64_C(1) << VIRTIO_NET_F_CTRL_MAC_ADDR |                  \
      UINT64_C(1) << VIRTIO_NET_F_HASH_REPORT | UINT64_C(1) << VIRTIO_NET_F_RSS |                   \
+     UINT64_C(1) << VIRTIO_NET_F_NOTF_COAL | UINT64_C(1) << VIRTIO_NET_F_VQ_NOTF_COAL |            \
      UINT64_C(1) << VIRTIO_NET_F_SPEED_DUPLEX | UINT64_C(1) << VIRTIO_F_ANY_LAYOUT |               \
      UINT64_C(1) << VIRTIO_RING_F_INDIRECT_DESC | UINT64_C(1) << VIRTIO_RING_F_EVENT_IDX |         \
      UINT64_C(1) << VIRTIO_F_VERSION_1 | UINT64_C(1) << VIRTIO_F_RING_PACKED |                     \
      UINT64_C(1) << VIRTIO_F_IN_ORDER)
+
+/* What our device offers only when it is told to: docs/urgent.md says why. */
+#define VW_NET_DEVICE_EXTRAS (UINT64_C(1) << VW_F_URGENT)
 
 /* The table, in the order of bits. */
 extern const struct vw_feature vw_features[];

@@ -33,6 +33,9 @@
 #ifndef VIRTIO_NET_F_VQ_NOTF_COAL
 #define VIRTIO_NET_F_VQ_NOTF_COAL 52
 #endif
+#ifndef VIRTIO_NET_F_NOTF_COAL
+#define VIRTIO_NET_F_NOTF_COAL 53
+#endif
 #ifndef VIRTIO_NET_F_GUEST_USO4
 #define VIRTIO_NET_F_GUEST_USO4 54
 #endif
@@ -44,6 +47,17 @@
 #endif
 #ifndef VIRTIO_NET_F_GUEST_HDRLEN
 #define VIRTIO_NET_F_GUEST_HDRLEN 59
+#endif
+
+/* Section 5.1.6.5.9, notification coalescing. */
+#ifndef VIRTIO_NET_CTRL_NOTF_COAL
+#define VIRTIO_NET_CTRL_NOTF_COAL 6
+#define VIRTIO_NET_CTRL_NOTF_COAL_TX_SET 0
+#define VIRTIO_NET_CTRL_NOTF_COAL_RX_SET 1
+#endif
+#ifndef VIRTIO_NET_CTRL_NOTF_COAL_VQ_SET
+#define VIRTIO_NET_CTRL_NOTF_COAL_VQ_SET 2
+#define VIRTIO_NET_CTRL_NOTF_COAL_VQ_GET 3
 #endif
 
 /* Section 5.1.6, packet header. */
@@ -66,6 +80,12 @@ static_assert(VIRTIO_NET_F_MTU == 3, "feature bit: some old headers say 25");
 static_assert(VIRTIO_NET_F_DEVICE_STATS == 50, "feature bit");
 static_assert(VIRTIO_NET_F_HASH_TUNNEL == 51, "feature bit");
 static_assert(VIRTIO_NET_F_VQ_NOTF_COAL == 52, "feature bit");
+static_assert(VIRTIO_NET_F_NOTF_COAL == 53, "feature bit");
+static_assert(VIRTIO_NET_CTRL_NOTF_COAL == 6, "command class");
+static_assert(VIRTIO_NET_CTRL_NOTF_COAL_TX_SET == 0, "command");
+static_assert(VIRTIO_NET_CTRL_NOTF_COAL_RX_SET == 1, "command");
+static_assert(VIRTIO_NET_CTRL_NOTF_COAL_VQ_SET == 2, "command");
+static_assert(VIRTIO_NET_CTRL_NOTF_COAL_VQ_GET == 3, "command");
 static_assert(VIRTIO_NET_F_GUEST_USO4 == 54, "feature bit");
 static_assert(VIRTIO_NET_F_GUEST_USO6 == 55, "feature bit");
 static_assert(VIRTIO_NET_F_HOST_USO == 56, "feature bit");

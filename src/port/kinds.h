@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/bits.h"
+#include "net/probe.h"
 #include "net/uapi.h"
 #include "port/port.h"
 
@@ -32,6 +33,9 @@ struct vw_port_options {
     unsigned mtu;     /* 0: not given */
     unsigned sndbuf;  /* 0: not given */
     bool offload;
+    struct vw_probe_sizes sizes; /* count 0: not given */
+    unsigned flows;              /* 0: not given */
+    unsigned frames;             /* 0: without end */
     unsigned fd_count; /* 0: not given */
     int fds[VW_PORT_MAX_QUEUES];
 };
@@ -51,6 +55,10 @@ int vw_port_null_open(const struct vw_port_options *options, const struct vw_log
                       struct vw_port **port, const struct vw_port_error *error);
 int vw_port_loop_open(const struct vw_port_options *options, const struct vw_log *log,
                       struct vw_port **port, const struct vw_port_error *error);
+int vw_port_sink_open(const struct vw_port_options *options, const struct vw_log *log,
+                      struct vw_port **port, const struct vw_port_error *error);
+int vw_port_source_open(const struct vw_port_options *options, const struct vw_log *log,
+                        struct vw_port **port, const struct vw_port_error *error);
 int vw_port_tap_open(const struct vw_port_options *options, const struct vw_log *log,
                      struct vw_port **port, const struct vw_port_error *error);
 

@@ -30,6 +30,9 @@ enum option {
     OPTION_MTU,
     OPTION_OFFLOAD,
     OPTION_SNDBUF,
+    OPTION_SIZE,
+    OPTION_FLOWS,
+    OPTION_FRAMES,
     OPTION_COUNT,
 };
 
@@ -41,6 +44,9 @@ static char *const option_names[] = {
     [OPTION_MTU] = (char *)"mtu",
     [OPTION_OFFLOAD] = (char *)"offload",
     [OPTION_SNDBUF] = (char *)"sndbuf",
+    [OPTION_SIZE] = (char *)"size",
+    [OPTION_FLOWS] = (char *)"flows",
+    [OPTION_FRAMES] = (char *)"count",
     [OPTION_COUNT] = NULL,
 };
 
@@ -55,6 +61,9 @@ static const struct kind {
     {"tap", FOR_ALL | 1U << OPTION_NAME | 1U << OPTION_FD | 1U << OPTION_SNDBUF, vw_port_tap_open},
     {"loop", FOR_ALL, vw_port_loop_open},
     {"null", FOR_ALL, vw_port_null_open},
+    {"sink", FOR_ALL, vw_port_sink_open},
+    {"source", FOR_ALL | 1U << OPTION_SIZE | 1U << OPTION_FLOWS | 1U << OPTION_FRAMES,
+     vw_port_source_open},
 };
 
 int vw_port_fail(const struct vw_port_error *error, int result, const char *format, ...)
@@ -173,6 +182,17 @@ static int parse_option(enum option option, char *value, struct vw_port_options 
         return parse_offload(value, options, error);
     case OPTION_SNDBUF:
         return parse_range(name, value, 1, INT_MAX, &options->sndbuf, error);
+    case OPTION_SIZE:
+        if (!vw_probe_sizes_parse(&options->sizes, value))
+            return vw_port_fail(error, -EINVAL,
+                                "size=%s: must be a length from %d to %d, such as size=64, "
+                                "size=64:1514, size=60-9000 or size=imix",
+                                value, VW_PROBE_MIN_FRAME, VW_PROBE_MAX_FRAME);
+        return 0;
+    case OPTION_FLOWS:
+        return parse_range(name, value, 1, VW_PROBE_MAX_FLOWS, &options->flows, error);
+    case OPTION_FRAMES:
+        return parse_range(name, value, 1, UINT_MAX, &options->frames, error);
     case OPTION_COUNT:
         break;
     }
@@ -258,7 +278,8 @@ int vw_port_open(const char *description, unsigned queues, const struct vw_log *
     const char *name = strsep(&rest, ",");
     kind = find_kind(name);
     if (kind == NULL)
-        return vw_port_fail(&error, -EINVAL, "unknown port '%s': must be tap, loop or null", name);
+        return vw_port_fail(&error, -EINVAL,
+                            "unknown port '%s': must be tap, loop, null, sink or source", name);
     if (rest != NULL) {
         result = parse_options(kind, rest, &options, &error);
         if (result < 0)

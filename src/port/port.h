@@ -32,6 +32,7 @@
 
 #include "base/log.h"
 #include "base/shared.h"
+#include "net/probe.h"
 
 /* Bytes of the header in iov[0] of each frame. */
 #define VW_PORT_HEADER 12
@@ -143,6 +144,7 @@ struct vw_port_queue {
     struct vw_port *port;
     unsigned index;
     struct vw_port_counters counters;
+    const struct vw_probe_counters *probe; /* what a sink or source found; NULL: neither */
 };
 
 /* The part of a port that every kind has. `queues` points to its `queue_count` queue objects. */
@@ -177,6 +179,9 @@ struct vw_port {
  *
  *   null ................. swallows every frame, yields none
  *   loop ................. sends every frame back with its MAC addresses swapped
+ *   sink ................. swallows as null does, and checks probe frames (net/probe.h)
+ *   source ............... yields probe frames as fast as they are taken, and checks those that
+ *                          come back
  *   tap,name=vw0 ......... a TAP interface: an existing one is used, and keeps its state; one that
  *                          does not exist is made and set up, and vanishes with the port. Without
  *                          a name the kernel chooses the next free one of vw0, vw1, ...
@@ -186,6 +191,9 @@ struct vw_port {
  *   queues=N ............. for all; must agree with `queues`
  *   mtu=N ................ for all; a TAP's interface is set to it
  *   offload=on|off ....... for all; on unless told
+ *   size=64 .............. source: length of its frames, or 64:1514, 60-9000, imix
+ *   flows=N .............. source: number of flows
+ *   count=N .............. source: frames that each queue makes in all
  *   sndbuf=BYTES ......... TAP: how much may be under way in the host before transmit has to wait
  */
 int vw_port_open(const char *description, unsigned queues, const struct vw_log *log,

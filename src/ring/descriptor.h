@@ -16,6 +16,7 @@
 
 #include "base/bits.h"
 #include "base/shared.h"
+#include "base/urgent.h"
 
 #define VW_DESCRIPTOR_SIZE 16
 

@@ -11,7 +11,8 @@
  *               pieces of local memory
  *   use ....... completed chains are written to the used side, unpublished
  *   publish ... everything used since the last publish becomes visible with one store, then one
- *               decision whether the driver wants a call
+ *               decision whether the driver wants a call; an urgent chain (docs/urgent.md) among
+ *               it decides for a call, whatever the driver's suppression says
  *   arm ....... before sleeping: ask for a kick, and look again
  *
  * The driver sees either nothing or all of what one publish covers. This is also what mergeable
@@ -35,14 +36,15 @@
 
 /* One available buffer: its pieces of local memory, device-readable ones first. */
 struct vw_chain {
-    struct iovec *iov;         /* readable_count elements, then writable_count elements */
+    struct iovec *iov; /* readable_count elements, then writable_count elements */
     uint32_t readable_count;
-    uint32_t writable_count;
-    uint32_t readable_length;  /* bytes */
+    uint32_t writable_count : 31;
+    uint32_t urgent : 1;      /* the driver wants a call for it in any case */
+    uint32_t readable_length; /* bytes */
     uint32_t writable_length;
-    uint32_t written;          /* set by the caller before use: bytes written, from the first */
-    uint16_t id;               /* split: the head's index; packed: the buffer id */
-    uint16_t slots;            /* ring entries that it occupies: split 1, packed chain length */
+    uint32_t written; /* set by the caller before use: bytes written, from the first */
+    uint16_t id;      /* split: the head's index; packed: the buffer id */
+    uint16_t slots;   /* ring entries that it occupies: split 1, packed chain length */
 };
 
 /*
@@ -65,6 +67,8 @@ struct vw_device_ring_ops {
     void (*give_back)(struct vw_device_ring *ring, const struct vw_chain *chains, uint32_t count);
     void (*use)(struct vw_device_ring *ring, const struct vw_chain *chains, uint32_t count);
     bool (*publish)(struct vw_device_ring *ring);
+    bool (*expose)(struct vw_device_ring *ring);
+    bool (*decide)(struct vw_device_ring *ring);
     bool (*arm)(struct vw_device_ring *ring);
     void (*disarm)(struct vw_device_ring *ring);
     bool (*pending)(struct vw_device_ring *ring);
@@ -79,9 +83,10 @@ struct vw_device_ring {
     unsigned memory_hint;
     struct vw_ring_config config;
     enum vw_ring_error error;
-    bool event_index, in_order, indirect;
-    bool armed;   /* shadow of what we told the driver about kicks */
-    bool decided; /* was there a call decision since set-up? The first one always calls */
+    bool event_index, in_order, indirect, urgent;
+    bool urgent_used; /* an urgent chain was used since the last decision */
+    bool armed;       /* shadow of what we told the driver about kicks */
+    bool decided;     /* was there a call decision since set-up? The first one always calls */
 
     /* Free-running in a split ring; in a packed ring a position below the size and its wrap bit. */
     uint16_t next_available;
@@ -92,6 +97,8 @@ struct vw_device_ring {
     /* In chains for a split ring, in ring entries for a packed one. */
     uint32_t out;        /* fetched, and not yet published as used; never more than the size */
     uint32_t given_back; /* fetched once and given back: what arm does not ask about */
+    uint32_t undecided;  /* visible since the last call decision; above 65535: many */
+    uint32_t urgent_out; /* urgent chains that are fetched and not yet used */
 
     uint16_t available_seen; /* split: the available index as last read */
     uint16_t used_published; /* split: the used index as last stored */
@@ -158,6 +165,28 @@ static inline void vw_device_ring_use(struct vw_device_ring *ring, const struct 
 static inline bool vw_device_ring_publish(struct vw_device_ring *ring)
 {
     return ring->ops->publish(ring);
+}
+
+/*
+ * The two halves of publish, for a device that puts the decision off (section 5.1.6.5.9,
+ * notification coalescing). expose makes all used chains visible, and returns true if there is an
+ * urgent one among them, so that the decision may not wait. decide takes one decision for all that
+ * became visible since the last one; nothing may be used and not exposed at that time.
+ */
+static inline bool vw_device_ring_expose(struct vw_device_ring *ring)
+{
+    return ring->ops->expose(ring);
+}
+
+static inline bool vw_device_ring_decide(struct vw_device_ring *ring)
+{
+    return ring->ops->decide(ring);
+}
+
+/* Is there anything that decide would decide about? */
+static inline bool vw_device_ring_undecided(const struct vw_device_ring *ring)
+{
+    return ring->undecided > 0;
 }
 
 /*

@@ -21,6 +21,7 @@
 #ifndef VW_RING_DRIVER_H
 #define VW_RING_DRIVER_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -55,6 +56,8 @@ struct vw_driver_ring;
 struct vw_driver_ring_ops {
     int (*add)(struct vw_driver_ring *ring, const struct vw_segment *segments, uint32_t readable,
                uint32_t writable, void *token);
+    int (*add_urgent)(struct vw_driver_ring *ring, const struct vw_segment *segments,
+                      uint32_t readable, uint32_t writable, void *token);
     bool (*publish)(struct vw_driver_ring *ring);
     uint32_t (*reap)(struct vw_driver_ring *ring, struct vw_completion *completions, uint32_t max);
     void (*disable_calls)(struct vw_driver_ring *ring);
@@ -79,7 +82,7 @@ struct vw_driver_ring {
     struct vw_indirect_tables indirect;
     struct vw_driver_entry *entries;
     enum vw_ring_error error;
-    bool event_index, in_order;
+    bool event_index, in_order, urgent;
     bool calls_enabled; /* shadow of what we told the device */
 
     /* Buffers, numbered as they are added, modulo 65536. A split ring's indices are the same. */
@@ -98,7 +101,7 @@ struct vw_driver_ring {
     uint16_t next_used;
     bool available_wrap;
     bool used_wrap;
-    uint16_t head_position; /* the first unpublished descriptor, and the flags that publish stores */
+    uint16_t head_position; /* the first unpublished descriptor, and its flags for publish */
     uint16_t head_flags;
 
     /* IN_ORDER: the oldest buffer in flight, and what is left to hand out of a used batch. */
@@ -132,11 +135,22 @@ int vw_driver_ring_init(struct vw_driver_ring *ring, const struct vw_ring_config
  * ring's size, or for more than 2^32 - 1 bytes, -EIO on a broken ring. Nothing is visible to the
  * device before publish. The token is not NULL.
  */
-static inline int vw_driver_ring_add(struct vw_driver_ring *ring,
-                                     const struct vw_segment *segments, uint32_t readable,
-                                     uint32_t writable, void *token)
+static inline int vw_driver_ring_add(struct vw_driver_ring *ring, const struct vw_segment *segments,
+                                     uint32_t readable, uint32_t writable, void *token)
 {
     return ring->ops->add(ring, segments, readable, writable, token);
+}
+
+/*
+ * The same, and the device is to call once it has used the buffer, whatever it was told about
+ * calls (docs/urgent.md). -ENOTSUP if VW_F_URGENT was not negotiated.
+ */
+static inline int vw_driver_ring_add_urgent(struct vw_driver_ring *ring,
+                                            const struct vw_segment *segments, uint32_t readable,
+                                            uint32_t writable, void *token)
+{
+    return ring->urgent ? ring->ops->add_urgent(ring, segments, readable, writable, token)
+                        : -ENOTSUP;
 }
 
 /* Makes all added buffers visible. Returns true if the device wants a kick; false if broken. */

@@ -28,6 +28,21 @@ struct vw_gather {
     bool writable_seen;
 };
 
+/* A result like the others: the chain is complete, and urgent. So that the usual chain pays nothing
+ * for it, the flag is looked for together with INDIRECT, and the result with the failures. */
+#define VW_GATHER_URGENT 1000
+_Static_assert(VW_GATHER_URGENT > VW_RING_ERROR_COUNT, "no error has this number");
+
+/* Descriptors that need a closer look. */
+#define VW_GATHER_SPECIAL (VRING_DESC_F_INDIRECT | VW_DESCRIPTOR_F_URGENT)
+
+/* Only the head's flag counts, and without the feature it means nothing. */
+static VW_ALWAYS_INLINE int vw_gather_urgency(const struct vw_device_ring *ring, uint16_t flags,
+                                              bool head)
+{
+    return head && ring->urgent && (flags & VW_DESCRIPTOR_F_URGENT) ? VW_GATHER_URGENT : 0;
+}
+
 /* Begins a chain in the pool. False: not even its headroom fits. */
 static VW_ALWAYS_INLINE bool vw_gather_begin(struct vw_gather *gather,
                                              const struct vw_device_ring *ring,
@@ -89,12 +104,60 @@ static VW_ALWAYS_INLINE void vw_gather_end(const struct vw_gather *gather,
 {
     chain->iov = pool->iov + pool->used + pool->headroom;
     chain->readable_count = gather->readable_count;
-    chain->writable_count = gather->writable_count;
+    chain->writable_count = gather->writable_count & 0x7fffffff;
+    chain->urgent = 0;
     chain->readable_length = (uint32_t)gather->readable_length;
     chain->writable_length = (uint32_t)gather->writable_length;
     chain->written = 0;
     pool->used += pool->headroom + gather->readable_count + gather->writable_count;
     ring->memory_hint = gather->hint;
+}
+
+/* After vw_gather_end, for a chain with the result VW_GATHER_URGENT. */
+static inline void vw_urgent_arrives(struct vw_device_ring *ring, struct vw_chain *chain)
+{
+    chain->urgent = 1;
+    ring->urgent_out++;
+}
+
+/* Chains leave the device's hands: used (then publish must call), or given back. */
+static VW_ALWAYS_INLINE void vw_urgent_leave(struct vw_device_ring *ring,
+                                             const struct vw_chain *chains, uint32_t count,
+                                             bool used)
+{
+    if (vw_likely(ring->urgent_out == 0))
+        return;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!chains[i].urgent)
+            continue;
+        ring->urgent_out--;
+        ring->urgent_used |= used;
+    }
+}
+
+/* `passed` more became visible. */
+static VW_ALWAYS_INLINE void vw_note_undecided(struct vw_device_ring *ring, uint32_t passed)
+{
+    uint32_t undecided = ring->undecided + passed;
+
+    ring->undecided = undecided > UINT16_MAX ? UINT16_MAX + 1u : undecided;
+}
+
+/* What decides about a call before the driver's wish is looked at: > 0: call; < 0: no call; 0: ask.
+ */
+static VW_ALWAYS_INLINE int vw_decide_early(struct vw_device_ring *ring)
+{
+    bool urgent = ring->urgent_used;
+
+    ring->undecided = 0;
+    ring->urgent_used = false;
+    if (vw_unlikely(ring->error != VW_RING_OK))
+        return -1;
+    if (vw_unlikely(!ring->decided)) {
+        ring->decided = true; /* we can not know what the driver last saw of our predecessor */
+        return 1;
+    }
+    return urgent;
 }
 
 /* A chain could not be taken: breaks the ring, unless a pool with other chains in it is just full.

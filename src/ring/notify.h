@@ -8,7 +8,9 @@
  * woken for lies in [old, new), modulo 65536 (2.7.10). `old` is where the last *decision* was
  * taken, not where the last batch began: forgetting entries between two decisions loses events.
  * Here every publish decides, so that at most a ring's size of entries, less than 65536, lies
- * between two decisions, and the formula is always meaningful.
+ * between two decisions, and the formula is always meaningful. Only a device that coalesces calls
+ * puts decisions off; a driver that sleeps can then still be no further behind than the ring's
+ * size, and where 65536 entries or more have passed, the answer is yes.
  *
  * A packed ring counts in descriptors, and its places wrap at the ring's size; the event's wrap
  * counter tells whether it lies in this round or in the last one (2.8.14). Both halves use the
@@ -50,6 +52,8 @@ static VW_ALWAYS_INLINE bool vw_packed_need_event(const void *area, uint32_t siz
         return false;
     if (flags != VRING_PACKED_EVENT_FLAG_DESC || !event_index)
         return true; /* enabled; or reserved, where one notification too many is the safe side */
+    if (vw_unlikely(moved > UINT16_MAX))
+        return true; /* the same */
     if (event_wrap != wrap)
         event = (uint16_t)(event - size);
     return vw_need_event(event, position, (uint16_t)(position - moved));

@@ -35,6 +35,20 @@ static VW_ALWAYS_INLINE struct vring_packed_desc *descriptor_at(const struct vw_
     return &descriptors[position];
 }
 
+static VW_ALWAYS_INLINE int gather_table(const struct vw_device_ring *ring,
+                                         struct vw_gather *gather,
+                                         const struct vw_descriptor *descriptor, uint16_t slots)
+{
+    uint32_t size = ring->config.size;
+
+    if (vw_unlikely(!ring->indirect))
+        return VW_RING_UNNEGOTIATED;
+    if (vw_unlikely(slots > 1 || descriptor->flags & VRING_DESC_F_NEXT))
+        return VW_RING_NESTED_INDIRECT;
+    gather->budget = size;
+    return vw_gather_packed_table(gather, descriptor->address, descriptor->length, size);
+}
+
 /*
  * Gathers the chain whose head is the next available descriptor. A list has either direct
  * descriptors or one that refers to a table, never both (2.8.7.1). The id is the last one's.
@@ -44,26 +58,26 @@ static VW_ALWAYS_INLINE int gather_chain(const struct vw_device_ring *ring, stru
 {
     uint32_t size = ring->config.size;
     uint32_t position = ring->next_available;
+    int urgency = 0;
 
     for (uint16_t slots = 1;; slots++) {
         struct vw_descriptor descriptor = vw_descriptor_copy(descriptor_at(ring, position), true);
 
         chain->id = descriptor.other;
         chain->slots = slots;
-        if (descriptor.flags & VRING_DESC_F_INDIRECT) {
-            if (vw_unlikely(!ring->indirect))
-                return VW_RING_UNNEGOTIATED;
-            if (vw_unlikely(slots > 1 || descriptor.flags & VRING_DESC_F_NEXT))
-                return VW_RING_NESTED_INDIRECT;
-            gather->budget = size;
-            return vw_gather_packed_table(gather, descriptor.address, descriptor.length, size);
+        if (descriptor.flags & VW_GATHER_SPECIAL) {
+            urgency |= vw_gather_urgency(ring, descriptor.flags, slots == 1);
+            if (descriptor.flags & VRING_DESC_F_INDIRECT) {
+                int result = gather_table(ring, gather, &descriptor, slots);
+                return result != 0 ? result : urgency;
+            }
         }
         int result = vw_gather_add(gather, descriptor.address, descriptor.length,
                                    (descriptor.flags & VRING_DESC_F_WRITE) != 0);
         if (vw_unlikely(result != 0))
             return result;
         if (!(descriptor.flags & VRING_DESC_F_NEXT))
-            return 0;
+            return urgency;
         if (++position == size)
             position = 0;
     }
@@ -89,9 +103,11 @@ static VW_ALWAYS_INLINE int fetch_one(struct vw_device_ring *ring, struct vw_cha
     if (vw_unlikely(!vw_gather_begin(&gather, ring, pool, budget)))
         return -ENOBUFS;
     int result = gather_chain(ring, chain, &gather);
-    if (vw_unlikely(result != 0))
+    if (vw_unlikely(result != 0) && result != VW_GATHER_URGENT)
         return result;
     vw_gather_end(&gather, ring, chain, pool);
+    if (vw_unlikely(result != 0))
+        vw_urgent_arrives(ring, chain);
     vw_packed_advance(&ring->next_available, &ring->available_wrap, chain->slots,
                       ring->config.size);
     ring->out += chain->slots;
@@ -122,6 +138,7 @@ static void packed_give_back(struct vw_device_ring *ring, const struct vw_chain 
 {
     uint32_t slots = 0;
 
+    vw_urgent_leave(ring, chains, count, false);
     for (uint32_t i = 0; i < count; i++)
         slots += chains[i].slots;
     vw_packed_rewind(&ring->next_available, &ring->available_wrap, slots, ring->config.size);
@@ -154,6 +171,7 @@ static VW_ALWAYS_INLINE void put_used(struct vw_device_ring *ring, uint16_t id, 
 static VW_ALWAYS_INLINE void use_body(struct vw_device_ring *ring, const struct vw_chain *chains,
                                       uint32_t count, bool in_order)
 {
+    vw_urgent_leave(ring, chains, count, true);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t slots = chains[i].slots;
 
@@ -176,7 +194,7 @@ static void packed_use_in_order(struct vw_device_ring *ring, const struct vw_cha
     use_body(ring, chains, count, true);
 }
 
-static bool packed_publish(struct vw_device_ring *ring)
+static bool packed_expose(struct vw_device_ring *ring)
 {
     uint32_t slots = ring->batch_slots;
 
@@ -186,15 +204,29 @@ static bool packed_publish(struct vw_device_ring *ring)
                     ring->batch_flags); /* [used] */
     ring->batch_slots = 0;
     ring->out -= slots < ring->out ? slots : ring->out;
-    vw_full_barrier(); /* [call] */
-    if (vw_unlikely(ring->error != VW_RING_OK))
+    vw_note_undecided(ring, slots);
+    return ring->urgent_used;
+}
+
+/* Nothing is used and not exposed, so that next_used is where the driver sees us. */
+static bool packed_decide(struct vw_device_ring *ring)
+{
+    uint32_t slots = ring->undecided;
+
+    if (slots == 0)
         return false;
-    if (vw_unlikely(!ring->decided)) {
-        ring->decided = true; /* we can not know what the driver last saw of our predecessor */
-        return true;
-    }
+    vw_full_barrier(); /* [call] */
+    int early = vw_decide_early(ring);
+    if (vw_unlikely(early != 0))
+        return early > 0;
     return vw_packed_need_event(ring->config.driver_area, ring->config.size, ring->next_used,
                                 ring->used_wrap, slots, ring->event_index);
+}
+
+static bool packed_publish(struct vw_device_ring *ring)
+{
+    packed_expose(ring);
+    return packed_decide(ring);
 }
 
 static bool packed_arm(struct vw_device_ring *ring)
@@ -245,7 +277,8 @@ static int packed_set_base(struct vw_device_ring *ring, uint32_t base)
     ring->next_used = used;
     ring->used_wrap = (base >> 31 & 1) != 0;
     ring->out = ring->given_back = ring->batch_slots = 0;
-    ring->decided = false;
+    ring->undecided = ring->urgent_out = 0;
+    ring->decided = ring->urgent_used = false;
     /* Whoever served the ring before may have left kicks turned off. */
     vw_packed_event_store(ring->config.device_area, 0, VRING_PACKED_EVENT_FLAG_ENABLE);
     ring->armed = true;
@@ -255,8 +288,9 @@ static int packed_set_base(struct vw_device_ring *ring, uint32_t base)
 #define OPS(use_function)                                                                          \
     {                                                                                              \
         .fetch = packed_fetch, .give_back = packed_give_back, .use = use_function,                 \
-        .publish = packed_publish, .arm = packed_arm, .disarm = packed_disarm,                     \
-        .pending = packed_pending, .base = packed_base, .set_base = packed_set_base,               \
+        .publish = packed_publish, .expose = packed_expose, .decide = packed_decide,               \
+        .arm = packed_arm, .disarm = packed_disarm, .pending = packed_pending,                     \
+        .base = packed_base, .set_base = packed_set_base,                                          \
     }
 
 /* The event index changes one test of a word that was loaded anyway; only use is worth two bodies.

@@ -68,7 +68,7 @@ static VW_ALWAYS_INLINE uint16_t take_id(struct vw_driver_ring *ring, bool in_or
 
 static VW_ALWAYS_INLINE int add_body(struct vw_driver_ring *ring, const struct vw_segment *segments,
                                      uint32_t readable, uint32_t writable, void *token,
-                                     bool in_order)
+                                     uint16_t mark, bool in_order)
 {
     bool first = ring->unpublished == 0;
     struct vw_offer offer;
@@ -79,12 +79,14 @@ static VW_ALWAYS_INLINE int add_body(struct vw_driver_ring *ring, const struct v
     uint16_t id = take_id(ring, in_order);
     if (offer.indirect) {
         put_descriptor(ring, vw_offer_fill_table(ring, &offer, id, true),
-                       offer.count * VW_DESCRIPTOR_SIZE, id, VRING_DESC_F_INDIRECT, first);
+                       offer.count * VW_DESCRIPTOR_SIZE, id,
+                       (uint16_t)(VRING_DESC_F_INDIRECT | mark), first);
     } else {
         /* Only the last descriptor needs the id (2.8.6); all of them is simpler. */
         for (uint32_t i = 0; i < offer.count; i++)
             put_descriptor(ring, segments[i].address, segments[i].length, id,
-                           vw_offer_flags(&offer, i), first && i == 0);
+                           (uint16_t)(vw_offer_flags(&offer, i) | (i == 0 ? mark : 0)),
+                           first && i == 0);
     }
     vw_offer_record(ring, &offer, id, token, in_order);
     return 0;
@@ -93,13 +95,26 @@ static VW_ALWAYS_INLINE int add_body(struct vw_driver_ring *ring, const struct v
 static int packed_add(struct vw_driver_ring *ring, const struct vw_segment *segments,
                       uint32_t readable, uint32_t writable, void *token)
 {
-    return add_body(ring, segments, readable, writable, token, false);
+    return add_body(ring, segments, readable, writable, token, 0, false);
+}
+
+static int packed_add_urgent(struct vw_driver_ring *ring, const struct vw_segment *segments,
+                             uint32_t readable, uint32_t writable, void *token)
+{
+    return add_body(ring, segments, readable, writable, token, VW_DESCRIPTOR_F_URGENT, false);
 }
 
 static int packed_add_in_order(struct vw_driver_ring *ring, const struct vw_segment *segments,
                                uint32_t readable, uint32_t writable, void *token)
 {
-    return add_body(ring, segments, readable, writable, token, true);
+    return add_body(ring, segments, readable, writable, token, 0, true);
+}
+
+static int packed_add_urgent_in_order(struct vw_driver_ring *ring,
+                                      const struct vw_segment *segments, uint32_t readable,
+                                      uint32_t writable, void *token)
+{
+    return add_body(ring, segments, readable, writable, token, VW_DESCRIPTOR_F_URGENT, true);
 }
 
 static bool packed_publish(struct vw_driver_ring *ring)
@@ -253,10 +268,10 @@ static bool packed_enable_calls_delayed(struct vw_driver_ring *ring)
     return !packed_poll(ring, vw_packed_encode(ring->next_used, ring->used_wrap));
 }
 
-#define OPS(add_function, reap_function)                                                           \
+#define OPS(add_function, urgent_function, reap_function)                                          \
     {                                                                                              \
-        .add = add_function, .publish = packed_publish, .reap = reap_function,                     \
-        .disable_calls = packed_disable_calls,                                                     \
+        .add = add_function, .add_urgent = urgent_function, .publish = packed_publish,             \
+        .reap = reap_function, .disable_calls = packed_disable_calls,                              \
         .enable_calls_prepare = packed_enable_calls_prepare, .poll = packed_poll,                  \
         .enable_calls_delayed = packed_enable_calls_delayed,                                       \
     }
@@ -265,7 +280,8 @@ static bool packed_enable_calls_delayed(struct vw_driver_ring *ring)
 const struct vw_driver_ring_ops *vw_packed_driver_ops(bool in_order, bool event_index)
 {
     static const struct vw_driver_ring_ops ops[2] = {
-        OPS(packed_add, packed_reap), OPS(packed_add_in_order, packed_reap_in_order)};
+        OPS(packed_add, packed_add_urgent, packed_reap),
+        OPS(packed_add_in_order, packed_add_urgent_in_order, packed_reap_in_order)};
 
     (void)event_index;
     return &ops[in_order];

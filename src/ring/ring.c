@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/urgent.h"
 #include "ring/formats.h"
 
 /* Sections 2.7 (split: the flags and index of a ring, its entries, the event word) and 2.8.10. */
@@ -92,6 +93,7 @@ int vw_device_ring_init(struct vw_device_ring *ring, const struct vw_ring_config
     ring->event_index = vw_has(config->features, VIRTIO_RING_F_EVENT_IDX);
     ring->in_order = vw_has(config->features, VIRTIO_F_IN_ORDER);
     ring->indirect = vw_has(config->features, VIRTIO_RING_F_INDIRECT_DESC);
+    ring->urgent = vw_has(config->features, VW_F_URGENT);
     ring->ops = config->format == VW_RING_PACKED
                     ? vw_packed_device_ops(ring->in_order, ring->event_index)
                     : vw_split_device_ops(ring->in_order, ring->event_index);
@@ -135,6 +137,7 @@ int vw_driver_ring_init(struct vw_driver_ring *ring, const struct vw_ring_config
     ring->free = config->size;
     ring->event_index = vw_has(config->features, VIRTIO_RING_F_EVENT_IDX);
     ring->in_order = vw_has(config->features, VIRTIO_F_IN_ORDER);
+    ring->urgent = vw_has(config->features, VW_F_URGENT);
     ring->available_wrap = ring->used_wrap = true; /* 2.8.1 */
     ring->calls_enabled = true;                    /* what zeros mean in both formats */
     clear_area(config, VW_RING_DESCRIPTOR_AREA, config->descriptor_area);

@@ -79,6 +79,18 @@ static VW_ALWAYS_INLINE void read_heads(const struct vw_device_ring *ring, struc
     }
 }
 
+static VW_ALWAYS_INLINE int gather_table(const struct vw_device_ring *ring,
+                                         struct vw_gather *gather,
+                                         const struct vw_descriptor *descriptor)
+{
+    if (vw_unlikely(!ring->indirect))
+        return VW_RING_UNNEGOTIATED;
+    if (vw_unlikely(descriptor->flags & VRING_DESC_F_NEXT))
+        return VW_RING_NESTED_INDIRECT;
+    return vw_gather_split_table(gather, descriptor->address, descriptor->length,
+                                 ring->config.size);
+}
+
 /* Follows the chain whose head is chain->id: direct descriptors, of which the last one may refer
  * to a table (2.7.5.3.2). */
 static VW_ALWAYS_INLINE int gather_chain(const struct vw_device_ring *ring,
@@ -87,24 +99,25 @@ static VW_ALWAYS_INLINE int gather_chain(const struct vw_device_ring *ring,
     const struct vring_desc *table = ring->config.descriptor_area;
     uint32_t size = ring->config.size;
     uint32_t index = chain->id;
+    int urgency = 0;
 
     for (;;) {
         if (vw_unlikely(index >= size))
             return VW_RING_BAD_HEAD;
         struct vw_descriptor descriptor = vw_descriptor_copy(&table[index], false);
-        if (descriptor.flags & VRING_DESC_F_INDIRECT) {
-            if (vw_unlikely(!ring->indirect))
-                return VW_RING_UNNEGOTIATED;
-            if (vw_unlikely(descriptor.flags & VRING_DESC_F_NEXT))
-                return VW_RING_NESTED_INDIRECT;
-            return vw_gather_split_table(gather, descriptor.address, descriptor.length, size);
+        if (descriptor.flags & VW_GATHER_SPECIAL) {
+            urgency |= vw_gather_urgency(ring, descriptor.flags, index == chain->id);
+            if (descriptor.flags & VRING_DESC_F_INDIRECT) {
+                int result = gather_table(ring, gather, &descriptor);
+                return result != 0 ? result : urgency;
+            }
         }
         int result = vw_gather_add(gather, descriptor.address, descriptor.length,
                                    (descriptor.flags & VRING_DESC_F_WRITE) != 0);
         if (vw_unlikely(result != 0))
             return result;
         if (!(descriptor.flags & VRING_DESC_F_NEXT))
-            return 0;
+            return urgency;
         index = descriptor.other;
     }
 }
@@ -126,11 +139,13 @@ static uint32_t split_fetch(struct vw_device_ring *ring, struct vw_chain *chains
 
         if (vw_likely(vw_gather_begin(&gather, ring, pool, ring->config.size)))
             result = gather_chain(ring, &chains[done], &gather);
-        if (vw_unlikely(result != 0)) {
+        if (vw_unlikely(result != 0) && result != VW_GATHER_URGENT) {
             vw_gather_failed(ring, result, pool);
             break;
         }
         vw_gather_end(&gather, ring, &chains[done], pool);
+        if (vw_unlikely(result != 0))
+            vw_urgent_arrives(ring, &chains[done]);
         chains[done].slots = 1;
     }
     ring->next_available = (uint16_t)(ring->next_available + done);
@@ -142,7 +157,7 @@ static uint32_t split_fetch(struct vw_device_ring *ring, struct vw_chain *chains
 static void split_give_back(struct vw_device_ring *ring, const struct vw_chain *chains,
                             uint32_t count)
 {
-    (void)chains;
+    vw_urgent_leave(ring, chains, count, false);
     ring->next_available = (uint16_t)(ring->next_available - count);
     ring->out -= count;
     ring->given_back += count;
@@ -163,6 +178,7 @@ static VW_ALWAYS_INLINE void put_used(struct vw_device_ring *ring, uint16_t id, 
 static VW_ALWAYS_INLINE void use_body(struct vw_device_ring *ring, const struct vw_chain *chains,
                                       uint32_t count, bool in_order)
 {
+    vw_urgent_leave(ring, chains, count, true);
     for (uint32_t i = 0, first; i < count; i++) {
         first = i;
         /* Only what has nothing to write may be skipped: its length can not be lost. */
@@ -184,36 +200,57 @@ static void split_use_in_order(struct vw_device_ring *ring, const struct vw_chai
     use_body(ring, chains, count, true);
 }
 
-static VW_ALWAYS_INLINE bool publish_body(struct vw_device_ring *ring, bool event_index)
+static bool split_expose(struct vw_device_ring *ring)
 {
-    uint16_t old = ring->used_published, new = ring->next_used;
-    uint32_t passed = (uint16_t)(new - old);
+    uint16_t new = ring->next_used;
+    uint32_t passed = (uint16_t)(new - ring->used_published);
 
     if (passed == 0)
         return false;
     vw_release_le16(&used_ring(ring)->idx, new); /* [used] */
     ring->used_published = new;
     ring->out -= passed < ring->out ? passed : ring->out;
-    vw_full_barrier(); /* [call] */
-    if (vw_unlikely(ring->error != VW_RING_OK))
+    vw_note_undecided(ring, passed);
+    return ring->urgent_used;
+}
+
+static VW_ALWAYS_INLINE bool decide_body(struct vw_device_ring *ring, bool event_index)
+{
+    uint16_t new = ring->used_published;
+    uint32_t passed = ring->undecided;
+
+    if (passed == 0)
         return false;
-    if (vw_unlikely(!ring->decided)) {
-        ring->decided = true; /* we can not know what the driver last saw of our predecessor */
-        return true;
-    }
+    vw_full_barrier(); /* [call] */
+    int early = vw_decide_early(ring);
+    if (vw_unlikely(early != 0))
+        return early > 0;
     if (event_index)
-        return vw_need_event(vw_load_le16(used_event(ring)), new, old);
+        return passed > UINT16_MAX || /* more than the index tells apart: the safe side */
+               vw_need_event(vw_load_le16(used_event(ring)), new, (uint16_t)(new - passed));
     return !(vw_load_le16(&available_ring(ring)->flags) & VRING_AVAIL_F_NO_INTERRUPT);
+}
+
+static bool split_decide(struct vw_device_ring *ring)
+{
+    return decide_body(ring, false);
+}
+
+static bool split_decide_event(struct vw_device_ring *ring)
+{
+    return decide_body(ring, true);
 }
 
 static bool split_publish(struct vw_device_ring *ring)
 {
-    return publish_body(ring, false);
+    split_expose(ring);
+    return decide_body(ring, false);
 }
 
 static bool split_publish_event(struct vw_device_ring *ring)
 {
-    return publish_body(ring, true);
+    split_expose(ring);
+    return decide_body(ring, true);
 }
 
 static VW_ALWAYS_INLINE bool arm_body(struct vw_device_ring *ring, bool event_index)
@@ -274,8 +311,8 @@ static int split_set_base(struct vw_device_ring *ring, uint32_t base)
         return -EINVAL;
     ring->next_available = ring->available_seen = (uint16_t)base;
     ring->next_used = ring->used_published = vw_load_le16(&used_ring(ring)->idx);
-    ring->out = ring->given_back = 0;
-    ring->decided = false;
+    ring->out = ring->given_back = ring->undecided = ring->urgent_out = 0;
+    ring->decided = ring->urgent_used = false;
     /* Whoever served the ring before may have left kicks turned off. */
     vw_store_le16(&used_ring(ring)->flags, 0);
     if (ring->event_index)
@@ -284,20 +321,19 @@ static int split_set_base(struct vw_device_ring *ring, uint32_t base)
     return 0;
 }
 
-#define OPS(use_function, publish_function, arm_function, disarm_function)                         \
+#define OPS(use_function, event)                                                                   \
     {                                                                                              \
         .fetch = split_fetch, .give_back = split_give_back, .use = use_function,                   \
-        .publish = publish_function, .arm = arm_function, .disarm = disarm_function,               \
-        .pending = split_pending, .base = split_base, .set_base = split_set_base,                  \
+        .publish = split_publish##event, .expose = split_expose, .decide = split_decide##event,    \
+        .arm = split_arm##event, .disarm = split_disarm##event, .pending = split_pending,          \
+        .base = split_base, .set_base = split_set_base,                                            \
     }
 
 const struct vw_device_ring_ops *vw_split_device_ops(bool in_order, bool event_index)
 {
     static const struct vw_device_ring_ops ops[2][2] = {
-        {OPS(split_use, split_publish, split_arm, split_disarm),
-         OPS(split_use, split_publish_event, split_arm_event, split_disarm_event)},
-        {OPS(split_use_in_order, split_publish, split_arm, split_disarm),
-         OPS(split_use_in_order, split_publish_event, split_arm_event, split_disarm_event)},
+        {OPS(split_use, ), OPS(split_use, _event)},
+        {OPS(split_use_in_order, ), OPS(split_use_in_order, _event)},
     };
 
     return &ops[in_order][event_index];

@@ -43,10 +43,11 @@ static VW_ALWAYS_INLINE uint16_t *available_event(const struct vw_driver_ring *r
     return (uint16_t *)(void *)&used_ring(ring)->ring[ring->config.size];
 }
 
-/* Fills descriptors from `index` on; returns the first one that is still free. */
+/* Fills descriptors from `index` on; returns the first one that is still free. `mark` is a flag for
+ * the head. */
 static VW_ALWAYS_INLINE uint16_t fill_chain(const struct vw_driver_ring *ring,
                                             const struct vw_offer *offer, uint16_t index,
-                                            bool in_order)
+                                            uint16_t mark, bool in_order)
 {
     struct vring_desc *table = ring->config.descriptor_area;
     uint32_t mask = ring->config.size - 1;
@@ -55,7 +56,7 @@ static VW_ALWAYS_INLINE uint16_t fill_chain(const struct vw_driver_ring *ring,
         uint16_t next = in_order ? (uint16_t)((index + 1) & mask) : ring->entries[index].next;
 
         vw_descriptor_store(&table[index], offer->segments[i].address, offer->segments[i].length,
-                            vw_offer_flags(offer, i), next);
+                            (uint16_t)(vw_offer_flags(offer, i) | (i == 0 ? mark : 0)), next);
         index = next;
     }
     return index;
@@ -64,19 +65,20 @@ static VW_ALWAYS_INLINE uint16_t fill_chain(const struct vw_driver_ring *ring,
 /* One descriptor that refers to the table. */
 static VW_ALWAYS_INLINE uint16_t fill_indirect(const struct vw_driver_ring *ring,
                                                const struct vw_offer *offer, uint16_t index,
-                                               bool in_order)
+                                               uint16_t mark, bool in_order)
 {
     struct vring_desc *table = ring->config.descriptor_area;
 
     vw_descriptor_store(&table[index], vw_offer_fill_table(ring, offer, index, false),
-                        offer->count * VW_DESCRIPTOR_SIZE, VRING_DESC_F_INDIRECT, 0);
+                        offer->count * VW_DESCRIPTOR_SIZE, (uint16_t)(VRING_DESC_F_INDIRECT | mark),
+                        0);
     return in_order ? (uint16_t)((index + 1u) & (ring->config.size - 1))
                     : ring->entries[index].next;
 }
 
 static VW_ALWAYS_INLINE int add_body(struct vw_driver_ring *ring, const struct vw_segment *segments,
                                      uint32_t readable, uint32_t writable, void *token,
-                                     bool in_order)
+                                     uint16_t mark, bool in_order)
 {
     uint16_t head = ring->free_head;
     struct vw_offer offer;
@@ -84,8 +86,8 @@ static VW_ALWAYS_INLINE int add_body(struct vw_driver_ring *ring, const struct v
     int result = vw_offer_prepare(&offer, ring, segments, readable, writable);
     if (vw_unlikely(result != 0))
         return result;
-    ring->free_head = offer.indirect ? fill_indirect(ring, &offer, head, in_order)
-                                     : fill_chain(ring, &offer, head, in_order);
+    ring->free_head = offer.indirect ? fill_indirect(ring, &offer, head, mark, in_order)
+                                     : fill_chain(ring, &offer, head, mark, in_order);
     vw_store_le16(&available_ring(ring)->ring[ring->added & (ring->config.size - 1)], head);
     vw_offer_record(ring, &offer, head, token, in_order);
     return 0;
@@ -94,13 +96,25 @@ static VW_ALWAYS_INLINE int add_body(struct vw_driver_ring *ring, const struct v
 static int split_add(struct vw_driver_ring *ring, const struct vw_segment *segments,
                      uint32_t readable, uint32_t writable, void *token)
 {
-    return add_body(ring, segments, readable, writable, token, false);
+    return add_body(ring, segments, readable, writable, token, 0, false);
+}
+
+static int split_add_urgent(struct vw_driver_ring *ring, const struct vw_segment *segments,
+                            uint32_t readable, uint32_t writable, void *token)
+{
+    return add_body(ring, segments, readable, writable, token, VW_DESCRIPTOR_F_URGENT, false);
 }
 
 static int split_add_in_order(struct vw_driver_ring *ring, const struct vw_segment *segments,
                               uint32_t readable, uint32_t writable, void *token)
 {
-    return add_body(ring, segments, readable, writable, token, true);
+    return add_body(ring, segments, readable, writable, token, 0, true);
+}
+
+static int split_add_urgent_in_order(struct vw_driver_ring *ring, const struct vw_segment *segments,
+                                     uint32_t readable, uint32_t writable, void *token)
+{
+    return add_body(ring, segments, readable, writable, token, VW_DESCRIPTOR_F_URGENT, true);
 }
 
 static VW_ALWAYS_INLINE bool publish_body(struct vw_driver_ring *ring, bool event_index)
@@ -269,20 +283,22 @@ static bool split_enable_calls_delayed(struct vw_driver_ring *ring)
     return (uint16_t)(vw_load_le16(&used_ring(ring)->idx) - ring->reaped) <= wait;
 }
 
-#define OPS(add_function, publish_function, reap_function)                                         \
+#define OPS(add_function, urgent_function, publish_function, reap_function)                        \
     {                                                                                              \
-        .add = add_function, .publish = publish_function, .reap = reap_function,                   \
-        .disable_calls = split_disable_calls, .enable_calls_prepare = split_enable_calls_prepare,  \
-        .poll = split_poll, .enable_calls_delayed = split_enable_calls_delayed,                    \
+        .add = add_function, .add_urgent = urgent_function, .publish = publish_function,           \
+        .reap = reap_function, .disable_calls = split_disable_calls,                               \
+        .enable_calls_prepare = split_enable_calls_prepare, .poll = split_poll,                    \
+        .enable_calls_delayed = split_enable_calls_delayed,                                        \
     }
 
 const struct vw_driver_ring_ops *vw_split_driver_ops(bool in_order, bool event_index)
 {
     static const struct vw_driver_ring_ops ops[2][2] = {
-        {OPS(split_add, split_publish, split_reap),
-         OPS(split_add, split_publish_event, split_reap)},
-        {OPS(split_add_in_order, split_publish, split_reap_in_order),
-         OPS(split_add_in_order, split_publish_event, split_reap_in_order)},
+        {OPS(split_add, split_add_urgent, split_publish, split_reap),
+         OPS(split_add, split_add_urgent, split_publish_event, split_reap)},
+        {OPS(split_add_in_order, split_add_urgent_in_order, split_publish, split_reap_in_order),
+         OPS(split_add_in_order, split_add_urgent_in_order, split_publish_event,
+             split_reap_in_order)},
     };
 
     return &ops[in_order][event_index];

@@ -120,6 +120,25 @@ static void set_up_again(struct target *target, struct input *input)
         INVARIANT(vw_device_ring_base(&target->ring) == base);
 }
 
+/* As many urgent chains are out as the ring believes. */
+static void check_urgent(const struct target *target)
+{
+    uint32_t urgent = 0;
+
+    for (uint32_t i = 0; i < target->out; i++)
+        urgent += target->chains[i].urgent;
+    INVARIANT(target->ring.urgent_out == urgent);
+    INVARIANT(urgent == 0 || target->ring.urgent);
+}
+
+/* The decision put off, and taken: all that was used becomes visible first. */
+static void publish_in_two(struct target *target, bool broken)
+{
+    vw_device_ring_expose(&target->ring);
+    INVARIANT(!(vw_device_ring_decide(&target->ring) && broken));
+    INVARIANT(!vw_device_ring_undecided(&target->ring));
+}
+
 static void notifications(struct target *target)
 {
     bool broken = target->ring.error != VW_RING_OK;
@@ -150,7 +169,10 @@ static void step(struct target *target, struct input *input)
         use(target, input);
         break;
     case 12:
-        INVARIANT(!(vw_device_ring_publish(&target->ring) && broken));
+        if (input_byte(input) & 1)
+            publish_in_two(target, broken);
+        else
+            INVARIANT(!(vw_device_ring_publish(&target->ring) && broken));
         break;
     case 13:
         give_back(target, input);
@@ -162,6 +184,7 @@ static void step(struct target *target, struct input *input)
         if (broken || input_byte(input) < 8)
             set_up_again(target, input);
     }
+    check_urgent(target);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -119,15 +119,15 @@ static void fuzz_command(struct vw_net_control_state *state, struct input *input
     /* A chain may be longer than what is copied of it: lengths of 32768 and more say so. */
     size_t wanted = length & 0x7fff;
     uint8_t *command = take_block(input, wanted, &there);
+    uint8_t answer[VW_NET_CONTROL_ANSWER_MAX];
     unsigned changed;
 
     if (there >= VW_NET_CONTROL_MAX && length != wanted)
         there = length;
     memcpy(&before, state, sizeof(before));
-    if (vw_net_control(state, command, there, &changed) == VW_NET_CONTROL_OK)
-        require(changed != 0);
-    else
+    if (vw_net_control(state, command, there, &changed) != VW_NET_CONTROL_OK || changed == 0)
         require(changed == 0 && memcmp(&before, state, sizeof(before)) == 0);
+    require(vw_net_control_answer(state, command, there, answer) <= sizeof(answer));
     free(command);
     require(state->pairs >= 1 && state->pairs <= MAX_PAIRS);
     require((state->guest_offloads & ~(state->features & VW_NET_GUEST_OFFLOADS)) == 0);
@@ -153,6 +153,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     length = take_length(&input);
     frame = take_block(&input, length, &length);
     vw_net_control_reset(&state, features, MAX_PAIRS, mac);
+    memset(state.queues_set_up, (int)features & 0xff, sizeof(state.queues_set_up));
     fuzz_header(wire, frame, length, features);
     fuzz_frame(&state, frame, length);
     while (input.size > 0)

@@ -50,7 +50,8 @@ static inline void image_open(struct image *image, struct input *input)
         config->size = 32;
     config->features = (choice & 16 ? vw_bit(VIRTIO_RING_F_INDIRECT_DESC) : 0) |
                        (choice & 32 ? vw_bit(VIRTIO_RING_F_EVENT_IDX) : 0) |
-                       (choice & 64 ? vw_bit(VIRTIO_F_IN_ORDER) : 0);
+                       (choice & 64 ? vw_bit(VIRTIO_F_IN_ORDER) : 0) |
+                       (choice & 128 ? vw_bit(VW_F_URGENT) : 0);
     config->descriptor_area = image->memory.regions[0].local;
     config->driver_area = image->memory.regions[0].local + 16 * IMAGE_MAX_SIZE;
     config->device_area = image->memory.regions[0].local + 20 * IMAGE_MAX_SIZE;
@@ -83,6 +84,8 @@ static inline void image_put_descriptor(struct image *image, struct input *input
     uint64_t address = bases[what >> 5] + (small >> 4);
     uint32_t length = flags & VRING_DESC_F_INDIRECT ? 16 * (small & 15) : small & 15;
 
+    if (place & 64)
+        flags |= VW_DESCRIPTOR_F_URGENT;
     if ((what & 24) == 0)
         length = (uint32_t)input_take(input, 4);
     if ((what & 24) == 8)

@@ -51,6 +51,7 @@ static struct vw_net_control_state fresh(uint64_t features)
 
     memset(&state, 0xee, sizeof(state));
     vw_net_control_reset(&state, features, MAX_PAIRS, mac);
+    state.queues_set_up[0] = 0x7f; /* all, but for the last transmit queue, 7 */
     return state;
 }
 
@@ -72,8 +73,13 @@ static enum vw_net_control_result run(struct vw_net_control_state *state, const 
     result = vw_net_control(state, copy, bytes->length, changed);
     free(copy);
     if (result == VW_NET_CONTROL_OK) {
-        assert_int_not_equal(*changed, 0);
+        bool asks = bytes->data[0] == VIRTIO_NET_CTRL_NOTF_COAL &&
+                    bytes->data[1] == VIRTIO_NET_CTRL_NOTF_COAL_VQ_GET;
+
+        assert_int_equal(*changed == 0, asks);
         assert_int_equal(vw_net_control_ack(result), 0);
+        if (asks)
+            assert_memory_equal(state, &before, sizeof(before));
     } else {
         assert_int_equal(*changed, 0);
         assert_int_equal(vw_net_control_ack(result), 1);
@@ -167,6 +173,21 @@ static unsigned all_samples(struct sample samples[32])
     add(&bytes, BIT(GUEST_CSUM), 8);
     samples[count++] =
         (struct sample){VIRTIO_NET_F_CTRL_GUEST_OFFLOADS, VW_NET_CHANGED_OFFLOADS, bytes};
+    for (unsigned command = 0; command < 2; command++) {
+        bytes = start(6, command);
+        add(&bytes, 32, 4);
+        add(&bytes, 100, 4);
+        samples[count++] =
+            (struct sample){VIRTIO_NET_F_NOTF_COAL, VW_NET_CHANGED_COALESCING, bytes};
+    }
+    bytes = start(6, 2);
+    add(&bytes, 3, 4);
+    add(&bytes, 32, 4);
+    add(&bytes, 100, 4);
+    samples[count++] = (struct sample){VIRTIO_NET_F_VQ_NOTF_COAL, VW_NET_CHANGED_COALESCING, bytes};
+    bytes = start(6, 3);
+    add(&bytes, 3, 4);
+    samples[count++] = (struct sample){VIRTIO_NET_F_VQ_NOTF_COAL, 0, bytes};
     return count;
 }
 
@@ -176,7 +197,7 @@ static void every_command_with_its_feature(void **unused)
     unsigned count = all_samples(samples);
 
     (void)unused;
-    assert_int_equal(count, 15);
+    assert_int_equal(count, 19);
     for (unsigned i = 0; i < count; i++) {
         struct vw_net_control_state state = fresh(VW_NET_DEVICE_FEATURES);
 
@@ -226,7 +247,7 @@ static void unknown_commands_are_refused(void **unused)
                 known++;
         }
     }
-    assert_int_equal(known, 15);
+    assert_int_equal(known, 19);
 }
 
 static void reset_gives_what_the_specification_wants(void **unused)
@@ -575,6 +596,125 @@ static void every_result_has_its_words(void **unused)
         assert_non_null(vw_net_control_result_text(i));
 }
 
+static struct bytes coalescing_command(unsigned command, unsigned packets, unsigned usecs)
+{
+    struct bytes bytes = start(6, command);
+
+    add(&bytes, packets, 4);
+    add(&bytes, usecs, 4);
+    return bytes;
+}
+
+static struct bytes queue_coalescing_command(unsigned queue, unsigned packets, unsigned usecs)
+{
+    struct bytes bytes = start(6, 2);
+
+    add(&bytes, queue, 2);
+    add(&bytes, 0xeeee, 2); /* reserved */
+    add(&bytes, packets, 4);
+    add(&bytes, usecs, 4);
+    return bytes;
+}
+
+/* Asks for a queue's limits; false if the command was refused. */
+static bool ask_coalescing(struct vw_net_control_state *state, unsigned queue,
+                           struct vw_net_coalescing *coalescing)
+{
+    struct bytes bytes = start(6, 3);
+    uint8_t answer[VW_NET_CONTROL_ANSWER_MAX];
+    unsigned changed;
+
+    add(&bytes, queue, 2);
+    add(&bytes, 0, 2);
+    if (run(state, &bytes, &changed) != VW_NET_CONTROL_OK) {
+        assert_int_equal(vw_net_control_answer(state, bytes.data, bytes.length, answer), 0);
+        return false;
+    }
+    assert_int_equal(vw_net_control_answer(state, bytes.data, bytes.length, answer), 8);
+    memcpy(&coalescing->max_packets, answer, 4); /* the tests run on little-endian machines */
+    memcpy(&coalescing->max_usecs, answer + 4, 4);
+    return true;
+}
+
+static void assert_coalescing(struct vw_net_control_state *state, unsigned queue, uint32_t packets,
+                              uint32_t usecs)
+{
+    struct vw_net_coalescing coalescing;
+
+    assert_true(ask_coalescing(state, queue, &coalescing));
+    assert_int_equal(coalescing.max_packets, packets);
+    assert_int_equal(coalescing.max_usecs, usecs);
+    assert_int_equal(state->coalescing[queue].max_packets, packets);
+    assert_int_equal(state->coalescing[queue].max_usecs, usecs);
+}
+
+/* Packets come before microseconds; the last command wins, for a queue or for all of a kind. */
+static void coalescing_the_last_command_wins(void **unused)
+{
+    struct vw_net_control_state state = fresh(VW_NET_DEVICE_FEATURES);
+    struct bytes bytes;
+
+    (void)unused;
+    for (unsigned queue = 0; queue < 7; queue++)
+        assert_coalescing(&state, queue, 0, 0);
+    bytes = queue_coalescing_command(3, 7, 70);
+    assert_done(&state, &bytes, VW_NET_CHANGED_COALESCING);
+    bytes = queue_coalescing_command(4, 8, 80);
+    assert_done(&state, &bytes, VW_NET_CHANGED_COALESCING);
+    assert_coalescing(&state, 3, 7, 70);
+    assert_coalescing(&state, 4, 8, 80);
+    assert_coalescing(&state, 5, 0, 0);
+    bytes = coalescing_command(0, 16, 0xfffffffe);
+    assert_done(&state, &bytes, VW_NET_CHANGED_COALESCING);
+    assert_coalescing(&state, 1, 16, 0xfffffffe);
+    assert_coalescing(&state, 3, 16, 0xfffffffe);
+    assert_coalescing(&state, 4, 8, 80);
+    bytes = coalescing_command(1, 5, 6);
+    assert_done(&state, &bytes, VW_NET_CHANGED_COALESCING);
+    assert_coalescing(&state, 4, 5, 6);
+    assert_coalescing(&state, 5, 16, 0xfffffffe);
+    bytes = queue_coalescing_command(5, 0, 0);
+    assert_done(&state, &bytes, VW_NET_CHANGED_COALESCING);
+    assert_coalescing(&state, 5, 0, 0);
+    vw_net_control_reset(&state, VW_NET_DEVICE_FEATURES, MAX_PAIRS, mac);
+    state.queues_set_up[0] = UINT64_MAX;
+    assert_coalescing(&state, 1, 0, 0);
+}
+
+/* The last transmit queue is not set up; the control queue and what is behind it never count. */
+static void coalescing_of_other_queues_is_refused(void **unused)
+{
+    static const unsigned queues[] = {7, 8, 9, 63, 64, 255, 256, 0x8000, 0xffff};
+    struct vw_net_control_state state = fresh(VW_NET_DEVICE_FEATURES);
+    struct vw_net_coalescing coalescing;
+
+    (void)unused;
+    memset(&state.queues_set_up, 0xff, sizeof(state.queues_set_up));
+    state.queues_set_up[0] &= ~vw_bit(7);
+    for (unsigned i = 0; i < VW_ARRAY_SIZE(queues); i++) {
+        struct bytes bytes = queue_coalescing_command(queues[i], 1, 1);
+
+        assert_refused(&state, &bytes, VW_NET_CONTROL_VALUE);
+        assert_false(ask_coalescing(&state, queues[i], &coalescing));
+    }
+}
+
+/* Nothing but VQ_GET answers more than its acknowledgement. */
+static void other_commands_have_no_answer(void **unused)
+{
+    static struct sample samples[32];
+    struct vw_net_control_state state = fresh(VW_NET_DEVICE_FEATURES);
+    unsigned count = all_samples(samples), answers = 0;
+    uint8_t answer[VW_NET_CONTROL_ANSWER_MAX];
+
+    (void)unused;
+    for (unsigned i = 0; i < count; i++)
+        answers += vw_net_control_answer(&state, samples[i].bytes.data, samples[i].bytes.length,
+                                         answer) > 0;
+    assert_int_equal(answers, 1);
+    assert_int_equal(vw_net_control_answer(&state, "\6\3\0", 3, answer), 0);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -598,6 +738,9 @@ int main(void)
         cmocka_unit_test(guest_offloads),
         cmocka_unit_test(offloads_that_need_others_fall_with_them),
         cmocka_unit_test(every_result_has_its_words),
+        cmocka_unit_test(coalescing_the_last_command_wins),
+        cmocka_unit_test(coalescing_of_other_queues_is_refused),
+        cmocka_unit_test(other_commands_have_no_answer),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

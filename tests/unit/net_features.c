@@ -114,6 +114,11 @@ static void the_offer_is_closed_and_without_ufo(void **state)
     assert_int_equal(vw_features_close(VW_NET_DEVICE_FEATURES), VW_NET_DEVICE_FEATURES);
     assert_false(vw_has(VW_NET_DEVICE_FEATURES, 10));
     assert_false(vw_has(VW_NET_DEVICE_FEATURES, 14));
+    assert_true(vw_has(VW_NET_DEVICE_FEATURES, 52) && vw_has(VW_NET_DEVICE_FEATURES, 53));
+    /* Not virtio's, and so only for those who ask. */
+    assert_int_equal(VW_NET_DEVICE_EXTRAS, UINT64_C(1) << 48);
+    assert_int_equal(VW_NET_DEVICE_EXTRAS & VW_NET_DEVICE_FEATURES, 0);
+    assert_int_equal(vw_feature_by_name("urgent", 6), 48);
     for (unsigned bit = 0; bit < 64; bit++)
         if (vw_has(VW_NET_DEVICE_FEATURES, bit))
             assert_non_null(vw_feature_by_bit(bit));

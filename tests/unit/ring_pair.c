@@ -10,10 +10,13 @@
 #include <cmocka.h>
 
 #include "../ring_world.h"
+#include "base/shared.h"
+#include "base/urgent.h"
 
 #define EVENT_IDX vw_bit(VIRTIO_RING_F_EVENT_IDX)
 #define IN_ORDER vw_bit(VIRTIO_F_IN_ORDER)
 #define INDIRECT vw_bit(VIRTIO_RING_F_INDIRECT_DESC)
+#define URGENT vw_bit(VW_F_URGENT)
 #define MAX 512
 
 struct bench {
@@ -53,6 +56,18 @@ static int add(struct bench *bench, uint32_t readable, uint32_t writable, unsign
             .address = world_guest(bench->world, bench->payload + 64 * i), .length = 16};
     return vw_driver_ring_add(&bench->pair.driver, segments, readable, writable,
                               &bench->tokens[number]);
+}
+
+/* The same, urgent. */
+static int add_urgent(struct bench *bench, uint32_t readable, uint32_t writable, unsigned number)
+{
+    struct vw_segment segments[MAX];
+
+    for (uint32_t i = 0; i < readable + writable; i++)
+        segments[i] = (struct vw_segment){
+            .address = world_guest(bench->world, bench->payload + 64 * i), .length = 16};
+    return vw_driver_ring_add_urgent(&bench->pair.driver, segments, readable, writable,
+                                     &bench->tokens[number]);
 }
 
 static uint32_t fetch(struct bench *bench, uint32_t max)
@@ -574,6 +589,147 @@ static void test_indirect(void **state)
     }
 }
 
+/* How many descriptors in the ring have the urgent flag. */
+static unsigned count_marks(const struct bench *bench)
+{
+    const struct vw_ring_config *config = &bench->pair.driver_config;
+    const uint16_t *words = config->descriptor_area;
+    unsigned place = config->format == VW_RING_PACKED ? 7 : 6, marks = 0;
+
+    for (uint32_t i = 0; i < config->size; i++)
+        marks += (vw_load_le16(&words[8 * i + place]) & VW_DESCRIPTOR_F_URGENT) != 0;
+    return marks;
+}
+
+/* Uses chain `i` and tells whether the driver is to be called. */
+static bool use_one(struct bench *bench, unsigned i)
+{
+    vw_device_ring_use(&bench->pair.device, &bench->chains[i], 1);
+    return vw_device_ring_publish(&bench->pair.device);
+}
+
+/*
+ * Calls are off, and stay off for everything but the second and fourth of five buffers, one direct
+ * or indirect of `segments`, one of a single segment. What was given back is urgent once, not
+ * twice.
+ */
+static void run_urgent(enum vw_ring_format format, uint64_t features, uint32_t segments)
+{
+    struct bench bench;
+
+    bench_open(&bench, format, 32, features | URGENT);
+    assert_int_equal(add(&bench, 1, 0, 0), 0);
+    vw_driver_ring_publish(&bench.pair.driver);
+    assert_int_equal(fetch(&bench, MAX), 1);
+    assert_true(use_one(&bench, 0)); /* the first decision always calls */
+    assert_int_equal(reap(&bench, MAX), 1);
+    for (unsigned round = 0; round < 20; round++) {
+        vw_driver_ring_disable_calls(&bench.pair.driver);
+        assert_int_equal(add(&bench, segments, 0, 0), 0);
+        assert_int_equal(add_urgent(&bench, segments - 1, 1, 1), 0);
+        assert_int_equal(add(&bench, 1, 0, 2), 0);
+        assert_int_equal(add_urgent(&bench, 1, 0, 3), 0);
+        assert_int_equal(add(&bench, 0, 1, 4), 0);
+        vw_driver_ring_publish(&bench.pair.driver);
+        if (round == 0)
+            assert_int_equal(count_marks(&bench), 2); /* heads only */
+        assert_int_equal(fetch(&bench, MAX), 5);
+        vw_device_ring_give_back(&bench.pair.device, &bench.chains[1], 4);
+        struct vw_chain first = bench.chains[0];
+        assert_int_equal(fetch(&bench, MAX), 4);
+        memmove(&bench.chains[1], &bench.chains[0], 4 * sizeof(first));
+        bench.chains[0] = first;
+        for (unsigned i = 0; i < 5; i++)
+            assert_int_equal(bench.chains[i].urgent, i == 1 || i == 3);
+        for (unsigned i = 0; i < 5; i++)
+            assert_int_equal(use_one(&bench, i), i == 1 || i == 3);
+        assert_int_equal(bench.pair.device.urgent_out, 0);
+        assert_int_equal(reap(&bench, MAX), 5);
+    }
+    bench_close(&bench);
+}
+
+static void test_urgent(void **state)
+{
+    const uint64_t features[] = {0, EVENT_IDX, IN_ORDER, EVENT_IDX | IN_ORDER};
+
+    (void)state;
+    for (unsigned f = 0; f < VW_ARRAY_SIZE(features); f++) {
+        for (uint32_t segments = 1; segments <= 5; segments++) {
+            run_urgent(VW_RING_SPLIT, features[f], segments);
+            run_urgent(VW_RING_PACKED, features[f], segments);
+            run_urgent(VW_RING_SPLIT, features[f] | INDIRECT, segments);
+            run_urgent(VW_RING_PACKED, features[f] | INDIRECT, segments);
+        }
+    }
+}
+
+/* Without the feature a driver can not mark, and to a device a mark means nothing. */
+static void run_not_urgent(enum vw_ring_format format)
+{
+    struct bench bench;
+
+    bench_open(&bench, format, 8, 0);
+    assert_int_equal(add_urgent(&bench, 1, 0, 0), -ENOTSUP);
+    assert_int_equal(vw_driver_ring_in_flight(&bench.pair.driver), 0);
+    bench.pair.driver.urgent = true; /* a driver that was told so, and marks all the same */
+    vw_driver_ring_disable_calls(&bench.pair.driver);
+    for (unsigned round = 0; round < 20; round++) {
+        assert_int_equal(add_urgent(&bench, 2, 1, 0), 0);
+        vw_driver_ring_publish(&bench.pair.driver);
+        assert_int_equal(fetch(&bench, MAX), 1);
+        assert_false(bench.chains[0].urgent);
+        assert_int_equal(bench.chains[0].writable_count, 1);
+        assert_int_equal(use_one(&bench, 0), round == 0);
+        assert_int_equal(reap(&bench, MAX), 1);
+    }
+    bench_close(&bench);
+}
+
+static void test_not_urgent(void **state)
+{
+    (void)state;
+    run_not_urgent(VW_RING_SPLIT);
+    run_not_urgent(VW_RING_PACKED);
+}
+
+/* One decision for what was exposed in several steps, at the place that the driver asked for. */
+static void run_put_off(enum vw_ring_format format)
+{
+    struct bench bench;
+
+    bench_open(&bench, format, 16, EVENT_IDX | URGENT);
+    for (unsigned round = 0; round < 40; round++) {
+        if (round % 2 == 0)
+            assert_true(vw_driver_ring_enable_calls(&bench.pair.driver)); /* for the first one */
+        else
+            vw_driver_ring_disable_calls(&bench.pair.driver);
+        for (unsigned i = 0; i < 6; i++)
+            assert_int_equal(
+                round % 5 == 4 && i == 3 ? add_urgent(&bench, 1, 0, i) : add(&bench, 1, 0, i), 0);
+        vw_driver_ring_publish(&bench.pair.driver);
+        assert_int_equal(fetch(&bench, MAX), 6);
+        assert_false(vw_device_ring_undecided(&bench.pair.device));
+        for (unsigned i = 0; i < 6; i++) {
+            vw_device_ring_use(&bench.pair.device, &bench.chains[i], 1);
+            assert_int_equal(vw_device_ring_expose(&bench.pair.device), round % 5 == 4 && i >= 3);
+        }
+        assert_true(vw_device_ring_undecided(&bench.pair.device));
+        assert_int_equal(reap(&bench, MAX), 6); /* visible, decided or not */
+        assert_int_equal(vw_device_ring_decide(&bench.pair.device),
+                         round % 2 == 0 || round % 5 == 4);
+        assert_false(vw_device_ring_decide(&bench.pair.device));
+    }
+    bench_close(&bench);
+}
+
+static void test_put_off(void **state)
+{
+    (void)state;
+    run_put_off(VW_RING_SPLIT);
+    run_put_off(VW_RING_PACKED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -583,7 +739,8 @@ int main(void)
         cmocka_unit_test(test_calls),         cmocka_unit_test(test_delayed_calls),
         cmocka_unit_test(test_kicks),         cmocka_unit_test(test_all_or_nothing),
         cmocka_unit_test(test_detach),        cmocka_unit_test(test_add_refuses),
-        cmocka_unit_test(test_indirect),
+        cmocka_unit_test(test_indirect),      cmocka_unit_test(test_urgent),
+        cmocka_unit_test(test_not_urgent),    cmocka_unit_test(test_put_off),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Values on command lines. Each function returns -1 to go on, or the exit status after having told
+ * what is wrong. `command` is the subcommand's name, `option` the option's without its dashes.
+ */
+#ifndef VW_CMD_PARSE_H
+#define VW_CMD_PARSE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A whole number in a range. */
+int parse_number(const char *command, const char *option, const char *text, unsigned long low,
+                 unsigned long high, unsigned long *number);
+
+/* A number with at most one letter behind it: k, M or G for thousands. More than 0. */
+int parse_scaled(const char *command, const char *option, const char *text, double *number);
+
+/* One of `count` words; *choice is its place. */
+int parse_choice(const char *command, const char *option, const char *text,
+                 const char *const *words, size_t count, unsigned *choice);
+
+/* One card's own address: neither a group's nor zero. */
+int parse_mac(const char *command, const char *option, const char *text, uint8_t mac[6]);
+
+/* An IPv4 address, to host order. */
+int parse_ipv4(const char *command, const char *option, const char *text, uint32_t *address);
+
+#endif

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * What pktgen, sink and echo share: they open a device as its driver and move frames until told to
+ * end.
+ *
+ * Theory of operation
+ * -------------------
+ * One thread for each queue pair runs the subcommand's own loop (struct traffic_role). The main
+ * thread sleeps on signals, timers and the device's events, prints live lines, and prints the
+ * summary when all have ended. Threads write only their own counters, and the main thread reads
+ * them while they change.
+ *
+ * A thread that has nothing to do waits as the mode says, but never for long, since it looks for
+ * the end between two waits: TRAFFIC_PATIENCE_MS costs ten wake-ups a second, which is nothing.
+ */
+#ifndef VW_CMD_TRAFFIC_H
+#define VW_CMD_TRAFFIC_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "net/probe.h"
+#include "virtwire/net.h"
+
+#define TRAFFIC_MAX_PAIRS 127
+#define TRAFFIC_MAX_BURST 256
+#define TRAFFIC_PATIENCE_MS 100
+
+/* How long a thread that is to end waits for what is under way. */
+#define TRAFFIC_DRAIN_SECONDS 2.0
+
+enum traffic_mode {
+    TRAFFIC_ADAPTIVE, /* spin for a while, then sleep */
+    TRAFFIC_EVENTS,   /* sleep at once */
+    TRAFFIC_POLL,     /* never sleep */
+};
+
+struct traffic_options {
+    struct vw_net_options net;
+    enum traffic_mode mode;
+    unsigned burst;
+    double duration;         /* seconds; 0: no limit */
+    uint64_t count;          /* frames of all queues; 0: no limit */
+    unsigned stats_interval; /* seconds; 0: no live lines */
+    bool json, verbose, strict;
+
+    /* pktgen's own */
+    double rate; /* frames a second of all queues; 0: as many as there is room for */
+    struct vw_probe_sizes sizes;
+    unsigned flows;
+    bool loop;             /* the frames come back */
+    unsigned urgent_every; /* each such frame is marked urgent; 0: none */
+    struct vw_probe_addresses addresses;
+};
+
+struct traffic;
+
+struct traffic_worker {
+    struct traffic *traffic;
+    struct vw_net *net;
+    unsigned pair;
+    pthread_t thread;
+    bool started;
+
+    /* Read by the main thread: written with traffic_count. */
+    uint64_t sent_frames, sent_bytes;
+    uint64_t lost_frames;    /* sent to a device that was lost */
+    uint64_t refused_frames; /* that could not be sent */
+    uint64_t received_frames, received_bytes;
+
+    struct vw_probe_reader reader;
+    uint64_t completed; /* transmitted frames that are finished; the thread's own */
+    uint8_t *scratch;   /* a frame that came in pieces is put together here */
+    char error[256];    /* why the thread ended before its time; empty: it did not */
+    void *role;         /* what the subcommand needs */
+};
+
+/* A subcommand. */
+struct traffic_role {
+    const char *name;
+    const char *help;
+    bool sends;
+    /* Before the device is opened: bytes of its memory that each queue pair needs. */
+    size_t (*memory)(const struct traffic_options *options);
+    /* Makes worker->role; 0 or -errno. Main thread, the device is open. */
+    int (*prepare)(struct traffic_worker *worker);
+    void (*release)(struct traffic_worker *worker); /* the device is closed */
+    /* The thread; until traffic_ends. */
+    void (*run)(struct traffic_worker *worker);
+    /* A transmitted frame is finished. NULL with sends false. */
+    void (*sent)(struct traffic_worker *worker, void *token);
+};
+
+struct traffic {
+    const struct traffic_role *role;
+    struct traffic_options options;
+    struct vw_net *net;
+    unsigned worker_count;
+    struct traffic_worker workers[TRAFFIC_MAX_PAIRS];
+    _Atomic bool ending;
+    _Atomic unsigned running;
+    int epoll_fd, signal_fd, timer_fd, deadline_fd, ended_fd;
+    double started, ended; /* on monotonic_seconds' clock; ended 0: not yet */
+    bool failed;
+};
+
+/* The whole of a subcommand but for its role. Returns the exit status. */
+int traffic_main(const struct traffic_role *role, int argc, char **argv);
+
+/* traffic_options.c: returns -1 to go on, or an exit status. */
+int traffic_parse_command_line(const struct traffic_role *role, int argc, char **argv,
+                               struct traffic_options *options);
+
+/* traffic_report.c */
+struct traffic_before {
+    uint64_t sent_frames, sent_bytes, received_frames, received_bytes;
+    double seconds;
+};
+void traffic_report_rates(const struct traffic *traffic, struct traffic_before *before);
+void traffic_report_all(const struct traffic *traffic, bool final);
+/* Was anything lost, reordered, duplicated, corrupted or, in a loop, not seen again? */
+bool traffic_is_clean(const struct traffic *traffic);
+
+/* ---- for the threads ------------------------------------------------------------------------- */
+
+static inline void traffic_count(uint64_t *counter, uint64_t add)
+{
+    __atomic_store_n(counter, __atomic_load_n(counter, __ATOMIC_RELAXED) + add, __ATOMIC_RELAXED);
+}
+
+static inline bool traffic_ends(const struct traffic_worker *worker)
+{
+    return atomic_load_explicit(&worker->traffic->ending, memory_order_relaxed);
+}
+
+/* One look at the device: reaps, and hands received frames to `receive`. Returns how many those
+ * were, or -errno after traffic_fail. */
+int traffic_poll(struct traffic_worker *worker, vw_rx_function receive);
+
+/* Nothing moved: waits as the mode says, at most `timeout_ms`. */
+void traffic_wait(struct traffic_worker *worker, int timeout_ms);
+
+/* Checks received probes, counts them and gives them back. A vw_rx_function; context: worker. */
+void traffic_check(void *context, unsigned pair, struct vw_rx_packet *packets, unsigned count);
+
+/*
+ * Sends what it can. Returns how many frames from the first on are done with: taken or, one that
+ * the device cannot carry, refused and counted. 0: there is no room, or no device for now; -1: the
+ * thread is to end, see traffic_fail.
+ */
+int traffic_send(struct traffic_worker *worker, const struct vw_tx_packet *packets, unsigned count);
+
+/* Notes why the thread ends. `error` is an errno value. */
+void traffic_fail(struct traffic_worker *worker, int error, const char *doing);
+
+#endif

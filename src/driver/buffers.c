@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Receive buffers: where their memory comes from, and how they get into the ring.
+ *
+ * Theory of operation
+ * -------------------
+ * A queue has twice as many buffer records as ring entries: one set is posted while the other may
+ * be with the caller. Records hang in a list, newest first, since what was given back last is still
+ * in the cache. Small and big buffers own their memory, taken when first needed and again when the
+ * shape grew; mergeable ones are cut from chunks, as long as the average frame, and a chunk is free
+ * when the last buffer cut from it came back.
+ *
+ * Posting is done in bulk, with one publication and one kick at most: when many entries are free;
+ * or, as soon as nothing more was found, all of them. The device may need more buffers for one
+ * frame than are posted, so none may stay unposted while both sides wait.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver/internal.h"
+#include "net/features.h"
+
+/* Ring entries that may be free while frames still come: as Linux has it for a budget of 64. */
+static unsigned refill_threshold(const struct vw_rx *rx)
+{
+    return (rx->queue.size < 64 ? rx->queue.size : 64) / 2;
+}
+
+/* ---- shape ---- */
+
+int vw_rx_shape_of(const struct vw_net *net, struct vw_rx_shape *shape)
+{
+    const struct vw_rx_situation situation = {.features = net->features,
+                                              .guest_offloads = net->guest_offloads,
+                                              .wanted = net->rx_mode,
+                                              .mtu = net->mtu,
+                                              .ring_size = net->options.rx_ring_size,
+                                              .header_size = net->header_size};
+
+    return vw_rx_shape_choose(&situation, shape);
+}
+
+/* Segments of a big buffer's chain, which an indirect table must take. */
+#define TABLE_SEGMENTS 20u
+_Static_assert(TABLE_SEGMENTS >= VW_BIG_MAX_PAGES + 2, "a table takes any buffer");
+
+static unsigned table_segments(const struct vw_rx_shape *shape)
+{
+    return shape->mode == VW_RX_BIG ? TABLE_SEGMENTS : 0;
+}
+
+static unsigned chunks_of(unsigned ring_size)
+{
+    /* Both sets of buffers at their longest, and what cutting and long-held frames cost. */
+    return 2 * ring_size / (VW_RX_CHUNK / VW_PAGE) + 8;
+}
+
+/* A small buffer's memory, an odd number of cache lines: see vw_rx_mergeable_bytes. */
+static uint32_t own_memory(const struct vw_rx_shape *shape)
+{
+    if (shape->mode == VW_RX_BIG)
+        return (shape->pages + 1) * VW_PAGE;
+    return ((shape->bytes + VW_CACHE_LINE - 1) / VW_CACHE_LINE | 1) * VW_CACHE_LINE;
+}
+
+uint64_t vw_rx_bytes(const struct vw_net *net)
+{
+    unsigned size = net->options.rx_ring_size;
+    struct vw_rx_shape shape;
+
+    if (vw_rx_shape_of(net, &shape) != 0)
+        return 0; /* told by vw_rx_create */
+    uint64_t ring = vw_driver_queue_bytes(net, size, table_segments(&shape));
+    if (shape.mode == VW_RX_MERGEABLE)
+        return ring + (uint64_t)chunks_of(size) * VW_RX_CHUNK;
+    if (shape.mode == VW_RX_BIG && !vw_has(net->features, VIRTIO_RING_F_INDIRECT_DESC))
+        size = size / shape.descriptors + 1;
+    return ring + 2 * (uint64_t)size * (own_memory(&shape) + VW_CACHE_LINE);
+}
+
+/* ---- life ---- */
+
+static int create_chunks(struct vw_driver_pair *pair)
+{
+    struct vw_rx *rx = &pair->rx;
+
+    rx->chunk_count = chunks_of(rx->queue.size);
+    rx->chunks = calloc(rx->chunk_count, sizeof(*rx->chunks));
+    if (!rx->chunks)
+        return -ENOMEM;
+    for (unsigned i = 0; i < rx->chunk_count; i++) {
+        rx->chunks[i].memory = vw_shared_alloc(&pair->net->shared, VW_RX_CHUNK);
+        if (!rx->chunks[i].memory)
+            return -ENOMEM;
+        rx->chunks[i].next = rx->free_chunks;
+        rx->free_chunks = &rx->chunks[i];
+    }
+    return 0;
+}
+
+static int refuse_shape(struct vw_net *net)
+{
+    if (net->options.rx_mode == VW_RX_MERGEABLE)
+        return vw_driver_fail(net, -ENOTSUP, "the device has no mergeable receive buffers");
+    return vw_driver_fail(net, -EINVAL,
+                          "receive buffers of this mode take no frames of MTU %u on a ring of %u; "
+                          "choose another rx_mode or a larger rx_ring_size",
+                          net->mtu, net->options.rx_ring_size);
+}
+
+int vw_rx_create(struct vw_driver_pair *pair)
+{
+    struct vw_net *net = pair->net;
+    struct vw_rx *rx = &pair->rx;
+    unsigned size = net->options.rx_ring_size;
+
+    if (vw_rx_shape_of(net, &rx->shape) != 0)
+        return refuse_shape(net);
+    int error =
+        vw_driver_queue_create(net, &rx->queue, 2 * pair->index, size, table_segments(&rx->shape));
+    if (error != 0)
+        return error;
+    rx->buffer_count = 2 * size;
+    rx->buffers = calloc(rx->buffer_count, sizeof(*rx->buffers));
+    rx->done_capacity = size + VW_RX_BATCH;
+    rx->done = calloc(rx->done_capacity, sizeof(*rx->done));
+    if (!rx->buffers || !rx->done ||
+        (rx->shape.mode == VW_RX_MERGEABLE && create_chunks(pair) != 0))
+        return vw_driver_fail(net, -ENOMEM, "no memory for receive buffers");
+    for (unsigned i = rx->buffer_count; i-- > 0;)
+        vw_rx_put_back(rx, &rx->buffers[i]);
+    return 0;
+}
+
+void vw_rx_destroy(struct vw_driver_pair *pair)
+{
+    struct vw_shared *shared = &pair->net->shared;
+    struct vw_rx *rx = &pair->rx;
+
+    vw_driver_queue_destroy(&rx->queue);
+    for (unsigned i = 0; rx->buffers && i < rx->buffer_count; i++)
+        if (rx->buffers[i].capacity > 0)
+            vw_shared_free(shared, rx->buffers[i].memory);
+    for (unsigned i = 0; rx->chunks && i < rx->chunk_count; i++)
+        vw_shared_free(shared, rx->chunks[i].memory);
+    free(rx->buffers);
+    free(rx->done);
+    free(rx->chunks);
+}
+
+/* ---- memory ---- */
+
+static VW_ALWAYS_INLINE void leave_chunk(struct vw_rx *rx, struct vw_rx_chunk *chunk)
+{
+    if (--chunk->buffers > 0)
+        return;
+    chunk->used = 0;
+    if (chunk == rx->chunk)
+        return;
+    chunk->next = rx->free_chunks;
+    rx->free_chunks = chunk;
+}
+
+void vw_rx_put_back(struct vw_rx *rx, struct vw_rx_buffer *first)
+{
+    while (first) {
+        struct vw_rx_buffer *buffer = first;
+
+        first = buffer->next;
+        if (buffer->chunk)
+            leave_chunk(rx, buffer->chunk);
+        buffer->chunk = NULL;
+        buffer->next = rx->free;
+        rx->free = buffer;
+        rx->free_count++;
+    }
+}
+
+/* The next chunk to cut from. The last one stays with its buffers. */
+static bool next_chunk(struct vw_rx *rx)
+{
+    if (!rx->free_chunks)
+        return false;
+    rx->chunk = rx->free_chunks;
+    rx->free_chunks = rx->chunk->next;
+    return true;
+}
+
+/* The hole behind the last buffer of a chunk goes to that buffer. */
+static VW_ALWAYS_INLINE bool cut(struct vw_rx *rx, struct vw_rx_buffer *buffer)
+{
+    uint32_t bytes = vw_rx_mergeable_bytes(&rx->shape, &rx->average);
+    struct vw_rx_chunk *chunk = rx->chunk;
+
+    if (!chunk || VW_RX_CHUNK - chunk->used < bytes) {
+        if (!next_chunk(rx))
+            return false;
+        chunk = rx->chunk;
+    }
+    uint32_t left = VW_RX_CHUNK - chunk->used - bytes;
+    if (left < bytes)
+        bytes += left;
+    buffer->memory = chunk->memory + chunk->used;
+    buffer->size = bytes;
+    buffer->chunk = chunk;
+    chunk->used += bytes;
+    chunk->buffers++;
+    return true;
+}
+
+static bool grow(struct vw_shared *shared, struct vw_rx *rx, struct vw_rx_buffer *buffer)
+{
+    uint32_t needed = own_memory(&rx->shape);
+
+    if (buffer->capacity > 0)
+        vw_shared_free(shared, buffer->memory);
+    buffer->memory = vw_shared_alloc(shared, needed);
+    buffer->capacity = buffer->memory ? needed : 0;
+    return buffer->memory != NULL;
+}
+
+/* Gives a free buffer memory of the present shape. */
+static VW_ALWAYS_INLINE bool equip(struct vw_driver_pair *pair, struct vw_rx_buffer *buffer)
+{
+    struct vw_rx *rx = &pair->rx;
+
+    if (rx->shape.mode == VW_RX_MERGEABLE)
+        return cut(rx, buffer);
+    if (vw_unlikely(buffer->capacity < own_memory(&rx->shape)) &&
+        !grow(&pair->net->shared, rx, buffer))
+        return false;
+    buffer->size = rx->shape.bytes;
+    buffer->pages = rx->shape.pages;
+    return true;
+}
+
+/* ---- posting ---- */
+
+/* Header; the rest of its page; whole pages. Returns the number of segments. */
+static unsigned big_segments(const struct vw_rx *rx, const struct vw_rx_buffer *buffer,
+                             struct vw_segment *segments)
+{
+    uint64_t start = (uintptr_t)buffer->memory;
+    unsigned count = 0;
+
+    segments[count++] = (struct vw_segment){start, rx->shape.header_size};
+    segments[count++] =
+        (struct vw_segment){start + VW_BIG_HEADER_ROOM, VW_PAGE - VW_BIG_HEADER_ROOM};
+    for (unsigned page = 1; page <= buffer->pages; page++)
+        segments[count++] = (struct vw_segment){start + (uint64_t)page * VW_PAGE, VW_PAGE};
+    return count;
+}
+
+static VW_ALWAYS_INLINE int post(struct vw_rx *rx, struct vw_rx_buffer *buffer)
+{
+    struct vw_segment segments[VW_BIG_MAX_PAGES + 2];
+    unsigned count = 1;
+
+    if (buffer->pages > 0)
+        count = big_segments(rx, buffer, segments);
+    else
+        segments[0] = (struct vw_segment){(uintptr_t)buffer->memory, buffer->size};
+    return vw_driver_ring_add(&rx->queue.ring, segments, 0, count, buffer);
+}
+
+static unsigned post_all(struct vw_driver_pair *pair)
+{
+    struct vw_rx *rx = &pair->rx;
+    unsigned count = 0;
+    unsigned entries = rx->queue.segments ? 1 : rx->shape.descriptors;
+
+    while (rx->free && rx->queue.ring.free >= entries) {
+        struct vw_rx_buffer *buffer = rx->free;
+
+        if (!equip(pair, buffer))
+            break;
+        rx->free = buffer->next;
+        rx->free_count--;
+        buffer->next = NULL;
+        if (post(rx, buffer) != 0) { /* only a broken ring refuses here */
+            vw_rx_put_back(rx, buffer);
+            break;
+        }
+        count++;
+    }
+    return count;
+}
+
+unsigned vw_rx_refill(struct vw_driver_pair *pair, bool all)
+{
+    struct vw_rx *rx = &pair->rx;
+    unsigned count;
+
+    if (!all && rx->queue.ring.free <= refill_threshold(rx))
+        return 0;
+    count = post_all(pair);
+    if (count == 0)
+        return 0;
+    rx->posted += count;
+    vw_driver_queue_publish(&rx->queue, &rx->counters.kicks);
+    vw_counter_add(&rx->counters.refills, 1);
+    return count;
+}
+
+/* ---- set-up, and changes of shape ---- */
+
+/* What a device may ask for in a received header, in the words of the check of sent ones: the same
+ * rules for the other direction. */
+static uint64_t mirrored_features(uint64_t offloads)
+{
+    static const struct {
+        unsigned guest, host;
+    } mirror[] = {
+        {VIRTIO_NET_F_GUEST_CSUM, VIRTIO_NET_F_CSUM},
+        {VIRTIO_NET_F_GUEST_TSO4, VIRTIO_NET_F_HOST_TSO4},
+        {VIRTIO_NET_F_GUEST_TSO6, VIRTIO_NET_F_HOST_TSO6},
+        {VIRTIO_NET_F_GUEST_ECN, VIRTIO_NET_F_HOST_ECN},
+        {VIRTIO_NET_F_GUEST_USO4, VIRTIO_NET_F_HOST_USO},
+        {VIRTIO_NET_F_GUEST_USO6, VIRTIO_NET_F_HOST_USO},
+    };
+    uint64_t features = 0;
+
+    for (unsigned i = 0; i < VW_ARRAY_SIZE(mirror); i++)
+        if (vw_has(offloads, mirror[i].guest))
+            features |= vw_bit(mirror[i].host);
+    return features;
+}
+
+void vw_rx_begin(struct vw_driver_pair *pair)
+{
+    struct vw_rx *rx = &pair->rx;
+
+    /* What was negotiated, not what is in force: frames may be under way when that is narrowed. */
+    rx->check_features = mirrored_features(pair->net->features);
+    rx->armed = true;
+    vw_rx_disarm(rx);
+    rx->idle = true;
+}
+
+void vw_rx_reset(struct vw_driver_pair *pair)
+{
+    struct vw_rx *rx = &pair->rx;
+    struct vw_rx_buffer *buffer;
+
+    while ((buffer = vw_driver_ring_detach(&rx->queue.ring)) != NULL)
+        vw_rx_put_back(rx, buffer);
+    rx->posted = 0;
+}
+
+void vw_driver_reshape(struct vw_net *net)
+{
+    for (unsigned i = 0; i < net->pair_count; i++) {
+        struct vw_driver_pair *pair = &net->pairs[i];
+        struct vw_rx_shape shape;
+
+        /* What is posted already keeps the shape that it has, and is read accordingly. */
+        vw_pair_lock(pair);
+        if (vw_rx_shape_of(net, &shape) == 0)
+            pair->rx.shape = shape;
+        vw_pair_unlock(pair);
+    }
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "driver/shape.h"
+
+#include <errno.h>
+
+#include "base/bits.h"
+#include "net/features.h"
+
+#define ETHERNET_AND_TAG 18u
+
+bool vw_guest_gso(uint64_t offloads)
+{
+    /* Linux asks for both USO bits; one is enough for a device to send such frames. */
+    return vw_has(offloads, VIRTIO_NET_F_GUEST_TSO4) || vw_has(offloads, VIRTIO_NET_F_GUEST_TSO6) ||
+           vw_has(offloads, VIRTIO_NET_F_GUEST_ECN) || vw_has(offloads, VIRTIO_NET_F_GUEST_UFO) ||
+           vw_has(offloads, VIRTIO_NET_F_GUEST_USO4) || vw_has(offloads, VIRTIO_NET_F_GUEST_USO6);
+}
+
+static unsigned divide_up(unsigned a, unsigned b)
+{
+    return (a + b - 1) / b;
+}
+
+static enum vw_rx_mode choose_mode(const struct vw_rx_situation *situation)
+{
+    if (situation->wanted != VW_RX_AUTO)
+        return situation->wanted;
+    if (vw_has(situation->features, VIRTIO_NET_F_MRG_RXBUF))
+        return VW_RX_MERGEABLE;
+    return vw_guest_gso(situation->guest_offloads) || situation->mtu > 1500 ? VW_RX_BIG
+                                                                            : VW_RX_SMALL;
+}
+
+static void shape_small(struct vw_rx_shape *shape)
+{
+    shape->descriptors = 1;
+    shape->bytes = shape->header_size + VW_SMALL_FRAME;
+}
+
+/*
+ * The first page's rest takes more than Ethernet and tag need, so that pages for the MTU alone are
+ * enough. Without indirect descriptors a buffer longer than the ring could never be posted.
+ */
+static void shape_big(struct vw_rx_shape *shape, const struct vw_rx_situation *situation)
+{
+    unsigned most = situation->ring_size > 2 ? situation->ring_size - 2 : 0;
+
+    shape->pages = vw_guest_gso(situation->guest_offloads) ? VW_BIG_MAX_PAGES
+                                                           : divide_up(situation->mtu, VW_PAGE);
+    if (shape->pages > VW_BIG_MAX_PAGES)
+        shape->pages = VW_BIG_MAX_PAGES;
+    if (shape->pages > most)
+        shape->pages = most;
+    shape->descriptors = shape->pages + 2;
+    shape->bytes = shape->header_size + (shape->pages + 1) * VW_PAGE - VW_BIG_HEADER_ROOM;
+}
+
+/* So long that a ring full of them takes the longest frame. */
+static void shape_mergeable(struct vw_rx_shape *shape, const struct vw_rx_situation *situation)
+{
+    unsigned longest = vw_guest_gso(situation->guest_offloads) ? 65535 : situation->mtu;
+    unsigned each =
+        divide_up(shape->header_size + ETHERNET_AND_TAG + longest, situation->ring_size);
+
+    shape->descriptors = 1;
+    shape->bytes = VW_PAGE;
+    shape->least = each > shape->header_size ? each - shape->header_size : 0;
+    if (shape->least < VW_SMALL_FRAME)
+        shape->least = VW_SMALL_FRAME;
+    if (shape->least > VW_PAGE - shape->header_size)
+        shape->least = VW_PAGE - shape->header_size;
+}
+
+int vw_rx_shape_choose(const struct vw_rx_situation *situation, struct vw_rx_shape *shape)
+{
+    bool mergeable = vw_has(situation->features, VIRTIO_NET_F_MRG_RXBUF);
+
+    *shape =
+        (struct vw_rx_shape){.mode = choose_mode(situation), .header_size = situation->header_size};
+    if ((shape->mode == VW_RX_MERGEABLE) != mergeable || situation->ring_size == 0)
+        return -EINVAL;
+    switch (shape->mode) {
+    case VW_RX_SMALL:
+        shape_small(shape);
+        return vw_guest_gso(situation->guest_offloads) || situation->mtu > 1500 ? -EINVAL : 0;
+    case VW_RX_BIG:
+        shape_big(shape, situation);
+        return situation->ring_size < 3 ? -EINVAL : 0;
+    case VW_RX_MERGEABLE:
+        shape_mergeable(shape, situation);
+        return 0;
+    default:
+        return -EINVAL;
+    }
+}
+
+uint32_t vw_rx_shape_capacity(const struct vw_rx_shape *shape)
+{
+    return shape->bytes - shape->header_size;
+}
+
+uint32_t vw_rx_mergeable_bytes(const struct vw_rx_shape *shape,
+                               const struct vw_packet_average *average)
+{
+    uint32_t frame = vw_average_read(average), most = VW_PAGE - shape->header_size;
+
+    if (frame < shape->least)
+        frame = shape->least;
+    if (frame > most)
+        frame = most;
+    /* An odd number of cache lines, so that the headers of a row of buffers do not all fall into
+     * the same few sets of the cache. */
+    uint32_t lines = (shape->header_size + frame + VW_CACHE_LINE - 1) / VW_CACHE_LINE | 1;
+    return lines * VW_CACHE_LINE < VW_PAGE ? lines * VW_CACHE_LINE : VW_PAGE;
+}

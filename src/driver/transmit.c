@@ -1,0 +1,596 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Frames into the transmit ring, and completed ones back to their owner.
+ *
+ * Theory of operation
+ * -------------------
+ * A frame takes a slot (private: token, flow, segments) and becomes one chain: its virtio-net
+ * header, then its pieces. Where the header lies is what a small frame costs most:
+ *
+ *   - in the caller's headroom, right in front of the frame: one descriptor
+ *   - with no offload, the one header of zeros that all frames share, and which stays in the
+ *     device's cache
+ *   - else in the slot's own place in shared memory
+ *
+ * The burst is published once. A frame is only begun while any frame has room: `worst` ring entries
+ * (a header and VW_TX_MAX_PIECES pieces, or one if chains are indirect), and bytes within the
+ * limit; without, the queue is stopped before the next frame would have to be refused.
+ *
+ * Slots remember the order of sending and all segments, so that after a loss of the device what it
+ * had not completed is given to its successor once more.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "driver/policy.h"
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* ---- life ---- */
+
+/* In one table: the header, and as many pieces as any frame may have. */
+#define TABLE_SEGMENTS 20u
+_Static_assert(TABLE_SEGMENTS >= 1 + VW_TX_MAX_PIECES, "a table takes any frame");
+
+static void make_slots_free(struct vw_tx *tx)
+{
+    tx->free_count = 0;
+    for (unsigned i = tx->queue.size; i-- > 0;)
+        tx->free[tx->free_count++] = &tx->slots[i];
+}
+
+static void set_worst(struct vw_tx *tx)
+{
+    unsigned most = 1 + VW_TX_MAX_PIECES;
+
+    if (most > tx->queue.size) /* not even an indirect chain is longer than its ring (2.7.5.3.1) */
+        most = tx->queue.size;
+    tx->pieces = most - 1;
+    tx->worst = tx->queue.segments ? 1 : most;
+}
+
+int vw_tx_create(struct vw_driver_pair *pair)
+{
+    struct vw_net *net = pair->net;
+    struct vw_tx *tx = &pair->tx;
+    unsigned size = net->options.tx_ring_size;
+
+    int error = vw_driver_queue_create(net, &tx->queue, 2 * pair->index + 1, size, TABLE_SEGMENTS);
+    if (error != 0)
+        return error;
+    if (size < 2)
+        return vw_driver_fail(net, -EINVAL, "tx_ring_size is %u; at least 2 are needed", size);
+    tx->slots = aligned_alloc(VW_CACHE_LINE, size * sizeof(*tx->slots));
+    tx->free = calloc(size, sizeof(struct vw_tx_slot *));
+    tx->headers = vw_shared_alloc(&net->shared, (size_t)size * VW_TX_HEADER_STRIDE);
+    if (!tx->slots || !tx->free || !tx->headers)
+        return vw_driver_fail(net, -ENOMEM, "no memory for a transmit queue");
+    memset(tx->slots, 0, size * sizeof(*tx->slots));
+    make_slots_free(tx);
+    set_worst(tx);
+    tx->policy = net->options.tx_policy;
+    tx->rules = &vw_tx_policies[tx->policy];
+    tx->limited = net->options.byte_queue_limits != 0;
+    tx->range = &net->ranges[0];
+    vw_limit_init(&tx->limit, 0, UINT64_MAX / 4, now_ms());
+    return 0;
+}
+
+void vw_tx_destroy(struct vw_driver_pair *pair)
+{
+    struct vw_tx *tx = &pair->tx;
+
+    vw_driver_queue_destroy(&tx->queue);
+    free(tx->slots);
+    free(tx->free);
+    if (tx->headers)
+        vw_shared_free(&pair->net->shared, tx->headers);
+}
+
+void vw_tx_begin(struct vw_driver_pair *pair)
+{
+    struct vw_tx *tx = &pair->tx;
+
+    tx->held = 0;
+    tx->kick_owed = false;
+    tx->armed = true;
+    vw_tx_disarm(tx);
+}
+
+/* ---- calls ---- */
+
+void vw_tx_disarm(struct vw_tx *tx)
+{
+    vw_driver_ring_disable_calls(&tx->queue.ring);
+    tx->armed = false;
+}
+
+bool vw_tx_arm_delayed(struct vw_tx *tx)
+{
+    tx->armed = true;
+    return vw_driver_ring_enable_calls_delayed(&tx->queue.ring);
+}
+
+bool vw_tx_arm(struct vw_tx *tx)
+{
+    tx->armed = true;
+    return vw_driver_ring_enable_calls(&tx->queue.ring);
+}
+
+/* ---- completion ---- */
+
+static bool has_room(const struct vw_tx *tx)
+{
+    return tx->queue.ring.free >= tx->worst && vw_limit_open(&tx->limit);
+}
+
+static void flow_add(struct vw_flow *flow, uint32_t bytes);
+static void flow_remove(struct vw_flow *flow, uint32_t bytes);
+
+/* Gives a slot back; returns the bytes that leave the byte limit. */
+static VW_ALWAYS_INLINE uint32_t release_slot(struct vw_tx *tx, struct vw_tx_slot *slot)
+{
+    if (slot->flow)
+        flow_remove(slot->flow, slot->bytes);
+    slot->in_use = false;
+    tx->free[tx->free_count++] = slot;
+    return slot->counted ? slot->bytes : 0;
+}
+
+static void tell_done(struct vw_driver_pair *pair, void *token, int sent)
+{
+    const struct vw_net_options *options = &pair->net->options;
+
+    if (options->tx_done)
+        options->tx_done(options->tx_context, pair->index, token, sent);
+}
+
+static void wake_if_room(struct vw_tx *tx)
+{
+    if (!tx->stopped || !has_room(tx))
+        return;
+    tx->stopped = false;
+    tx->woken = true;
+    vw_counter_add(&tx->counters.wakes, 1);
+}
+
+#define COMPLETIONS 64
+
+unsigned vw_tx_collect(struct vw_driver_pair *pair)
+{
+    struct vw_completion done[COMPLETIONS];
+    struct vw_tx *tx = &pair->tx;
+    uint64_t bytes = 0;
+    uint32_t total = 0, count;
+
+    /* For the functions that tx_done may call, and those that it may not. A pair that is down is
+     * not locked here. */
+    tx->in_done = !vw_pair_is_down(pair);
+    do {
+        count = vw_driver_ring_reap(&tx->queue.ring, done, COMPLETIONS);
+        for (uint32_t i = 0; i < count; i++) {
+            struct vw_tx_slot *slot = done[i].token;
+
+            bytes += release_slot(tx, slot);
+            tell_done(pair, slot->token, 1);
+        }
+        total += count;
+    } while (count == COMPLETIONS);
+    tx->in_done = false;
+    if (total > 0) {
+        vw_counter_add(&tx->counters.reaped, total);
+        vw_counter_add(&tx->counters.reaps, 1);
+    }
+    if (bytes > 0)
+        vw_limit_complete(&tx->limit, bytes, now_ms());
+    wake_if_room(tx);
+    return total;
+}
+
+/* ---- frames ---- */
+
+/* Does the device see these bytes? */
+static bool find_range(struct vw_driver_pair *pair, uint64_t start, uint64_t size)
+{
+    struct vw_net *net = pair->net;
+    unsigned count = atomic_load_explicit(&net->range_count, memory_order_acquire);
+
+    for (unsigned i = 0; i < count; i++) {
+        uint64_t offset = start - net->ranges[i].start;
+
+        if (offset <= net->ranges[i].size && size <= net->ranges[i].size - offset) {
+            pair->tx.range = &net->ranges[i];
+            return true;
+        }
+    }
+    return false;
+}
+
+static VW_ALWAYS_INLINE bool visible(struct vw_driver_pair *pair, uint64_t start, uint64_t size)
+{
+    const struct vw_memory_range *range = pair->tx.range;
+    uint64_t offset = start - range->start;
+
+    return vw_likely(offset <= range->size && size <= range->size - offset) ||
+           find_range(pair, start, size);
+}
+
+static VW_ALWAYS_INLINE bool is_plain(const struct vw_offload *offload)
+{
+    return (offload->flags | offload->gso_type | offload->hdr_len | offload->gso_size |
+            offload->csum_start | offload->csum_offset) == 0;
+}
+
+/* A header of zeros, written only where it is not there already: a cache line that is not written
+ * stays in both caches. Whatever the device puts there, it is the device that reads it. */
+static VW_ALWAYS_INLINE void put_zeros(char *to, unsigned size)
+{
+    static const char zeros[VW_NET_HEADER_MAX];
+
+    if (size == sizeof(struct virtio_net_hdr_v1)) {
+        if (vw_unlikely(memcmp(to, zeros, sizeof(struct virtio_net_hdr_v1)) != 0))
+            memset(to, 0, sizeof(struct virtio_net_hdr_v1));
+    } else if (memcmp(to, zeros, size) != 0) {
+        memset(to, 0, size);
+    }
+}
+
+static int put_offload(const struct vw_net *net, const struct vw_offload *offload, uint32_t length,
+                       char *to)
+{
+    struct vw_net_header header = {.flags = offload->flags,
+                                   .gso_type = offload->gso_type,
+                                   .hdr_len = offload->hdr_len,
+                                   .gso_size = offload->gso_size,
+                                   .csum_start = offload->csum_start,
+                                   .csum_offset = offload->csum_offset};
+
+    if (vw_net_header_check(&header, length, net->features) != VW_NET_HEADER_OK)
+        return -EINVAL;
+    vw_net_header_encode(&header, to, net->header_size);
+    return 0;
+}
+
+/* The header may share a descriptor with the frame (5.1.6.2) unless the device is a legacy one. */
+static VW_ALWAYS_INLINE bool header_in_headroom(const struct vw_net *net,
+                                                const struct vw_tx_packet *packet)
+{
+    return packet->headroom >= net->header_size && vw_has(net->features, VIRTIO_F_VERSION_1);
+}
+
+/* Fills the slot's segments. 0, or -EINVAL, counted. */
+static VW_ALWAYS_INLINE int fill_slot(struct vw_driver_pair *pair, struct vw_tx_slot *slot,
+                                      const struct vw_tx_packet *packet)
+{
+    struct vw_net *net = pair->net;
+    struct vw_tx *tx = &pair->tx;
+    bool inside = header_in_headroom(net, packet), plain = is_plain(&packet->offload);
+    unsigned room = inside ? net->header_size : 0, count = inside ? 0 : 1;
+    uint64_t length = 0;
+
+    if (vw_unlikely(packet->piece_count - 1u >= tx->pieces))
+        goto invalid;
+    for (unsigned i = 0; i < packet->piece_count; i++, count++) {
+        uint64_t start = (uintptr_t)packet->pieces[i].data - room;
+        uint64_t size = (uint64_t)packet->pieces[i].length + room;
+
+        if (vw_unlikely(packet->pieces[i].length == 0 || !visible(pair, start, size)))
+            goto invalid;
+        slot->segments[count] = (struct vw_segment){start, (uint32_t)size};
+        length += size - room;
+        room = 0;
+    }
+    if (vw_unlikely(length < VW_NET_ETHERNET_HEADER || length > VW_NET_MAX_FRAME))
+        goto invalid;
+    slot->bytes = (uint32_t)length;
+    slot->segment_count = (uint16_t)count;
+    char *header = inside  ? (char *)(uintptr_t)slot->segments[0].address
+                   : plain ? net->zero_header
+                           : tx->headers + (size_t)(slot - tx->slots) * VW_TX_HEADER_STRIDE;
+    if (!inside)
+        slot->segments[0] = (struct vw_segment){(uintptr_t)header, net->header_size};
+    if (vw_likely(plain)) {
+        if (inside)
+            put_zeros(header, net->header_size);
+    } else if (put_offload(net, &packet->offload, (uint32_t)length, header) != 0) {
+        vw_counter_add(&tx->counters.drop_offload, 1);
+        return -EINVAL;
+    }
+    return 0;
+invalid:
+    vw_counter_add(&tx->counters.drop_invalid, 1);
+    return -EINVAL;
+}
+
+static VW_ALWAYS_INLINE int add_slot(struct vw_tx *tx, struct vw_tx_slot *slot)
+{
+    return vw_unlikely(slot->urgent)
+               ? vw_driver_ring_add_urgent(&tx->queue.ring, slot->segments, slot->segment_count, 0,
+                                           slot)
+               : vw_driver_ring_add(&tx->queue.ring, slot->segments, slot->segment_count, 0, slot);
+}
+
+static VW_ALWAYS_INLINE int put_frame(struct vw_driver_pair *pair,
+                                      const struct vw_tx_packet *packet)
+{
+    struct vw_tx *tx = &pair->tx;
+    struct vw_tx_slot *slot = tx->free[tx->free_count - 1];
+
+    int error = fill_slot(pair, slot, packet);
+    if (vw_unlikely(error != 0))
+        return error;
+    slot->urgent = tx->rules->urgent && packet->urgent;
+    error = add_slot(tx, slot);
+    if (vw_unlikely(error != 0))
+        return error;
+    tx->free_count--;
+    bool owned = tx->rules->owned || slot->urgent;
+    slot->token = packet->token;
+    slot->flow = owned ? packet->flow : NULL;
+    slot->counted = owned && tx->limited;
+    slot->number = tx->number++;
+    slot->in_use = true;
+    if (slot->flow)
+        flow_add(slot->flow, slot->bytes);
+    if (slot->counted)
+        vw_limit_queue(&tx->limit, slot->bytes);
+    return 0;
+}
+
+static void stop(struct vw_tx *tx)
+{
+    tx->stopped = true;
+    vw_counter_add(&tx->counters.stops, 1);
+}
+
+/* Adds frames until the queue stops; returns how many. *error: why the next one is refused. */
+static unsigned put_frames(struct vw_driver_pair *pair, const struct vw_tx_packet *packets,
+                           unsigned count, int *error)
+{
+    struct vw_tx *tx = &pair->tx;
+    uint64_t bytes = 0;
+    unsigned taken = 0;
+
+    while (taken < count && !tx->stopped) {
+        *error = put_frame(pair, &packets[taken]);
+        if (vw_unlikely(*error != 0))
+            break;
+        bytes += tx->free[tx->free_count]->bytes;
+        taken++;
+        if (vw_unlikely(!has_room(tx)))
+            stop(tx);
+    }
+    tx->held += taken;
+    vw_counter_add(&tx->counters.frames, taken);
+    vw_counter_add(&tx->counters.bytes, bytes);
+    return taken;
+}
+
+/* ---- the burst ---- */
+
+void vw_tx_publish(struct vw_driver_pair *pair)
+{
+    struct vw_tx *tx = &pair->tx;
+    struct vw_transport *transport = pair->net->transport;
+
+    if (vw_driver_ring_publish(&tx->queue.ring) || tx->kick_owed) {
+        transport->ops->kick(transport, tx->queue.index);
+        vw_counter_add(&tx->counters.kicks, 1);
+    }
+    tx->kick_owed = false;
+    tx->held = 0;
+}
+
+void vw_tx_flush(struct vw_driver_pair *pair)
+{
+    if (pair->tx.held > 0 || pair->tx.kick_owed)
+        vw_tx_publish(pair);
+}
+
+static void count_cut(struct vw_tx *tx)
+{
+    if (tx->queue.ring.free < tx->worst)
+        vw_counter_add(&tx->counters.ring_full, 1);
+    else
+        vw_counter_add(&tx->counters.limited, 1);
+}
+
+static int burst(struct vw_driver_pair *pair, const struct vw_tx_packet *packets, unsigned count,
+                 bool more)
+{
+    struct vw_tx *tx = &pair->tx;
+    bool split = tx->rules->reap_last && pair->sleeps && !more && count > 0;
+    unsigned taken;
+    int error = 0;
+
+    tx->woken = false;
+    if (!vw_tx_policy_begin(pair, count > 0)) {
+        if (count > 0)
+            count_cut(tx);
+        return vw_driver_queue_broken(&tx->queue) ? -EIO : 0;
+    }
+    taken = put_frames(pair, packets, split ? count - 1 : count, &error);
+    if (split && error == 0) {
+        vw_tx_policy_last(pair);
+        taken += put_frames(pair, packets + taken, count - taken, &error);
+    }
+    if (vw_unlikely(taken < count && error == 0))
+        count_cut(tx);
+    bool kick = !more || tx->stopped;
+    if (kick && (tx->held > 0 || tx->kick_owed)) {
+        vw_tx_publish(pair);
+        vw_tx_policy_end(pair, true);
+    } else if (tx->held > 0) {
+        vw_tx_policy_end(pair, false);
+    } else if (tx->rules->calls_off && count > 0 && pair->sleeps) {
+        vw_pair_schedule(pair); /* calls were switched off, and no frame followed */
+    }
+    if (vw_driver_queue_broken(&tx->queue))
+        return taken > 0 ? (int)taken : -EIO;
+    return taken > 0 ? (int)taken : error;
+}
+
+int vw_tx_burst(struct vw_net *net, unsigned index, const struct vw_tx_packet *packets,
+                unsigned count, int more)
+{
+    struct vw_driver_pair *pair = vw_pair_of(net, index);
+    int result;
+
+    if (vw_unlikely(!pair || count > INT32_MAX))
+        return -EINVAL;
+    if (vw_unlikely(pair->tx.in_done))
+        return -EBUSY;
+    vw_pair_lock(pair);
+    if (vw_unlikely(vw_pair_is_down(pair)))
+        result = -ENOTCONN;
+    else if (vw_unlikely(vw_driver_queue_broken(&pair->tx.queue)))
+        result = -EIO;
+    else
+        result = burst(pair, packets, count, more != 0);
+    vw_pair_unlock(pair);
+    return result;
+}
+
+int vw_tx_reap(struct vw_net *net, unsigned index)
+{
+    struct vw_driver_pair *pair = vw_pair_of(net, index);
+    int result;
+
+    if (!pair)
+        return -EINVAL;
+    if (pair->tx.in_done)
+        return -EBUSY;
+    vw_pair_lock(pair);
+    if (vw_pair_is_down(pair))
+        result = -ENOTCONN;
+    else
+        result = (int)vw_tx_collect(pair);
+    vw_tx_tell_woken(pair);
+    if (result == 0 && vw_driver_queue_broken(&pair->tx.queue))
+        result = -EIO;
+    vw_pair_unlock(pair);
+    return result;
+}
+
+/* Whoever found the queue stopped may wait by now: it is to try again. */
+void vw_tx_tell_woken(struct vw_driver_pair *pair)
+{
+    if (pair->tx.woken && pair->sleeps)
+        vw_pair_schedule(pair);
+    pair->tx.woken = false;
+}
+
+unsigned vw_tx_in_flight(const struct vw_net *net, unsigned index)
+{
+    const struct vw_driver_pair *pair = vw_pair_of(net, index);
+
+    return pair ? pair->tx.queue.size - pair->tx.free_count : 0;
+}
+
+int vw_tx_set_policy(struct vw_net *net, unsigned index, enum vw_tx_policy policy)
+{
+    struct vw_driver_pair *pair = vw_pair_of(net, index);
+
+    if (!pair || (unsigned)policy > VW_TX_SCHEDULED)
+        return -EINVAL;
+    if (policy == VW_TX_URGENT && !vw_has(net->features, VW_F_URGENT))
+        return -ENOTSUP;
+    vw_pair_lock(pair);
+    /* What is in flight keeps the accounts that it has; the poll takes over what waits. */
+    pair->tx.policy = policy;
+    pair->tx.rules = &vw_tx_policies[policy];
+    if (pair->sleeps)
+        vw_pair_wake(pair);
+    vw_pair_unlock(pair);
+    return 0;
+}
+
+/* ---- loss of the device ---- */
+
+static int by_number(const void *a, const void *b)
+{
+    const struct vw_tx_slot *const *first = a, *const *second = b;
+
+    return (int32_t)((*first)->number - (*second)->number) < 0 ? -1 : 1;
+}
+
+/* All slots in use, oldest first; the room is behind the free ones in the same array. */
+static unsigned sort_in_flight(struct vw_tx *tx, struct vw_tx_slot **sorted)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < tx->queue.size; i++)
+        if (tx->slots[i].in_use)
+            sorted[count++] = &tx->slots[i];
+    qsort(sorted, count, sizeof(struct vw_tx_slot *), by_number);
+    return count;
+}
+
+void vw_tx_resend(struct vw_driver_pair *pair)
+{
+    struct vw_tx *tx = &pair->tx;
+    struct vw_tx_slot **sorted = tx->free + tx->free_count;
+    unsigned count = sort_in_flight(tx, sorted);
+
+    /* They fitted into the same ring before. */
+    for (unsigned i = 0; i < count; i++)
+        add_slot(tx, sorted[i]);
+    tx->held = count;
+    vw_tx_publish(pair);
+}
+
+void vw_tx_lose_all(struct vw_driver_pair *pair)
+{
+    struct vw_tx *tx = &pair->tx;
+    struct vw_tx_slot **sorted = tx->free + tx->free_count;
+    unsigned count = sort_in_flight(tx, sorted);
+
+    for (unsigned i = 0; i < count; i++) {
+        struct vw_tx_slot *slot = sorted[i]; /* release_slot writes it where it is already */
+
+        release_slot(tx, slot);
+        tell_done(pair, slot->token, 0);
+    }
+    vw_counter_add(&tx->counters.drop_lost, count);
+    vw_limit_forget(&tx->limit, now_ms());
+    wake_if_room(tx);
+}
+
+/* ---- flows ---- */
+
+struct vw_flow {
+    uint64_t bytes; /* several pairs may carry one flow */
+};
+
+static void flow_add(struct vw_flow *flow, uint32_t bytes)
+{
+    __atomic_fetch_add(&flow->bytes, bytes, __ATOMIC_RELAXED);
+}
+
+static void flow_remove(struct vw_flow *flow, uint32_t bytes)
+{
+    __atomic_fetch_sub(&flow->bytes, bytes, __ATOMIC_RELAXED);
+}
+
+struct vw_flow *vw_flow_new(struct vw_net *net)
+{
+    return net ? calloc(1, sizeof(struct vw_flow)) : NULL;
+}
+
+void vw_flow_free(struct vw_flow *flow)
+{
+    free(flow);
+}
+
+uint64_t vw_flow_in_flight(const struct vw_flow *flow)
+{
+    return vw_shared_load(&flow->bytes);
+}

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Two ports for measurements: `sink` checks the probe frames that it is given, `source` makes some.
+ *
+ * Theory of operation
+ * -------------------
+ * A sink copies each frame into memory of its own and checks the copy: its sequence number tells of
+ * loss, reordering and duplication, its checksum of corruption (net/probe.h). A source yields
+ * frames as fast as the device takes them. Both do what a receiver and a sender of real frames
+ * would: every byte is moved once.
+ *
+ *   sink ..... transmit copies and checks; there is nothing to receive
+ *   source ... receive makes frames in a ring of buffers; transmit checks as a sink does, so that
+ *              frames that are sent back are counted
+ *
+ * The frames of a batch are copied first and checked then. The copies come from memory that
+ * another core has just written, and each waits for its cache line: next to each other they wait
+ * together.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "base/iov.h"
+#include "net/probe.h"
+#include "port/kinds.h"
+
+/* What a device borrows at most at a time. Few, so that they stay in the first-level cache. */
+#define SOURCE_SLOTS VW_PORT_BATCH
+
+/* Copies of short frames lie side by side; a longer one is copied and checked by itself. */
+#define SINK_SLOT 2048
+#define SINK_SLOTS 16
+
+struct sink {
+    struct vw_probe_reader reader;
+    uint8_t *copies; /* SINK_SLOTS of SINK_SLOT bytes, or one of the longest frame */
+};
+
+struct source {
+    struct vw_probe_writer writer;
+    uint64_t *sequences; /* of the writer's flows */
+    struct vw_probe_sizes sizes;
+    uint64_t left; /* frames still to be made */
+    char *buffers;
+    size_t stride;
+    uint32_t lent, released; /* free-running */
+    struct iovec iov[SOURCE_SLOTS][2];
+};
+
+struct probe_queue {
+    struct vw_port_queue queue;
+    uint32_t sent; /* transmitted frames whose completion was not asked for yet */
+    struct sink sink;
+    struct source source;
+};
+
+_Static_assert((SOURCE_SLOTS & (SOURCE_SLOTS - 1)) == 0, "free-running indices wrap");
+_Static_assert(SINK_SLOT *SINK_SLOTS < VW_PORT_MAX_FRAME, "the longest frame decides the size");
+
+struct probe_port {
+    struct vw_port port;
+    struct vw_port_queue *queues[VW_PORT_MAX_QUEUES];
+};
+
+static struct probe_queue *probe_queue(struct vw_port_queue *queue)
+{
+    return vw_container_of(queue, struct probe_queue, queue);
+}
+
+static void count_frames(uint64_t *counter, uint32_t count)
+{
+    vw_shared_store(counter, vw_shared_load(counter) + count);
+}
+
+static void probe_close(struct vw_port *port)
+{
+    for (unsigned i = 0; i < port->queue_count; i++) {
+        struct probe_queue *probe = probe_queue(port->queues[i]);
+
+        free(probe->sink.reader.flows);
+        free(probe->sink.copies);
+        free(probe->source.sequences);
+        free(probe->source.buffers);
+        free(probe);
+    }
+    free(vw_container_of(port, struct probe_port, port));
+}
+
+static int64_t probe_set_guest_offloads(struct vw_port *port, uint64_t features)
+{
+    return (int64_t)(features & port->features);
+}
+
+static int probe_set_active_queues(struct vw_port *port, unsigned count)
+{
+    return count >= 1 && count <= port->queue_count ? 0 : -EINVAL;
+}
+
+static uint32_t probe_complete(struct vw_port_queue *queue, enum vw_port_result *results,
+                               uint32_t max)
+{
+    struct probe_queue *probe = probe_queue(queue);
+    uint32_t count = (uint32_t)vw_min64(probe->sent, max);
+
+    for (uint32_t i = 0; i < count; i++)
+        results[i] = VW_PORT_SENT;
+    probe->sent -= count;
+    return count;
+}
+
+static void probe_drain(struct vw_port_queue *queue)
+{
+    (void)queue; /* every frame was complete when transmit returned */
+}
+
+/* ---- sink ------------------------------------------------------------------------------------ */
+
+static void check_long(struct sink *sink, const struct vw_frame *frame)
+{
+    size_t length = vw_iov_read(frame->iov + 1, frame->iov_count - 1, 0, sink->copies,
+                                vw_min64(frame->length, VW_PORT_MAX_FRAME));
+
+    vw_probe_read(&sink->reader, sink->copies, (uint32_t)length);
+}
+
+/* Checks frames from the first on, side by side; returns how many. */
+static uint32_t check_short(struct sink *sink, const struct vw_frame *frames, uint32_t count)
+{
+    uint32_t lengths[SINK_SLOTS], copied = 0;
+
+    for (; copied < count && copied < SINK_SLOTS && frames[copied].length <= SINK_SLOT; copied++)
+        lengths[copied] =
+            (uint32_t)vw_iov_read(frames[copied].iov + 1, frames[copied].iov_count - 1, 0,
+                                  sink->copies + (size_t)copied * SINK_SLOT, frames[copied].length);
+    for (uint32_t i = 0; i < copied; i++)
+        vw_probe_read(&sink->reader, sink->copies + (size_t)i * SINK_SLOT, lengths[i]);
+    return copied;
+}
+
+static uint32_t sink_transmit(struct vw_port_queue *queue, struct vw_frame *frames, uint32_t count)
+{
+    struct probe_queue *probe = probe_queue(queue);
+    uint32_t checked = 0;
+
+    while (checked < count) {
+        uint32_t here = check_short(&probe->sink, frames + checked, count - checked);
+
+        if (here == 0) {
+            check_long(&probe->sink, &frames[checked]);
+            here = 1;
+        }
+        checked += here;
+    }
+    probe->sent += count;
+    count_frames(&queue->counters.transmit_sent, count);
+    return count;
+}
+
+static uint32_t sink_receive(struct vw_port_queue *queue, struct vw_frame *frames, uint32_t max)
+{
+    (void)queue;
+    (void)frames;
+    (void)max;
+    return 0;
+}
+
+static void sink_release(struct vw_port_queue *queue, uint32_t count)
+{
+    (void)queue;
+    (void)count;
+}
+
+static void sink_want(struct vw_port_queue *queue, bool receive, bool transmit,
+                      struct vw_port_wait *wait)
+{
+    (void)queue;
+    (void)receive;
+    *wait = (struct vw_port_wait){.fd = -1, .timeout_ms = transmit ? 0 : -1};
+}
+
+static const struct vw_port_ops sink_ops = {
+    .name = "sink",
+    .close = probe_close,
+    .set_guest_offloads = probe_set_guest_offloads,
+    .set_active_queues = probe_set_active_queues,
+    .transmit = sink_transmit,
+    .complete = probe_complete,
+    .receive = sink_receive,
+    .release = sink_release,
+    .want = sink_want,
+    .drain = probe_drain,
+};
+
+/* ---- source ---------------------------------------------------------------------------------- */
+
+static bool source_has_more(const struct source *source)
+{
+    return source->left > 0 && source->lent - source->released < SOURCE_SLOTS;
+}
+
+static uint32_t source_receive(struct vw_port_queue *queue, struct vw_frame *frames, uint32_t max)
+{
+    struct source *source = &probe_queue(queue)->source;
+    uint32_t count = 0;
+
+    for (; count < max && source_has_more(source); count++, source->left--) {
+        uint32_t slot = source->lent++ % SOURCE_SLOTS;
+        char *buffer = source->buffers + slot * source->stride;
+        uint32_t length = vw_probe_sizes_next(&source->sizes);
+
+        vw_probe_write(&source->writer, buffer + VW_PORT_HEADER, length);
+        source->iov[slot][0] = (struct iovec){buffer, VW_PORT_HEADER}; /* all zero */
+        source->iov[slot][1] = (struct iovec){buffer + VW_PORT_HEADER, length};
+        frames[count] = (struct vw_frame){source->iov[slot], 2, length};
+    }
+    count_frames(&queue->counters.receive_frames, count);
+    return count;
+}
+
+static void source_release(struct vw_port_queue *queue, uint32_t count)
+{
+    struct source *source = &probe_queue(queue)->source;
+
+    source->released += (uint32_t)vw_min64(count, source->lent - source->released);
+}
+
+static void source_want(struct vw_port_queue *queue, bool receive, bool transmit,
+                        struct vw_port_wait *wait)
+{
+    const struct source *source = &probe_queue(queue)->source;
+    bool at_once = (receive && source_has_more(source)) || transmit;
+
+    *wait = (struct vw_port_wait){.fd = -1, .timeout_ms = at_once ? 0 : -1};
+}
+
+static const struct vw_port_ops source_ops = {
+    .name = "source",
+    .close = probe_close,
+    .set_guest_offloads = probe_set_guest_offloads,
+    .set_active_queues = probe_set_active_queues,
+    .transmit = sink_transmit,
+    .complete = probe_complete,
+    .receive = source_receive,
+    .release = source_release,
+    .want = source_want,
+    .drain = probe_drain,
+};
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static int init_sink(struct probe_queue *probe)
+{
+    struct sink *sink = &probe->sink;
+
+    /* Not touched until a flow is seen: the table costs what its flows fill. */
+    sink->reader.flows = calloc(VW_PROBE_FLOW_TABLE, sizeof(*sink->reader.flows));
+    sink->copies = aligned_alloc(VW_CACHE_LINE, VW_PORT_BUFFER_STRIDE);
+    probe->queue.probe = &sink->reader.counters;
+    return sink->reader.flows != NULL && sink->copies != NULL ? 0 : -ENOMEM;
+}
+
+/* Queue `index` of `queues` makes every queues-th flow. */
+static int init_source(struct probe_queue *probe, const struct vw_port_options *options)
+{
+    struct source *source = &probe->source;
+    unsigned index = probe->queue.index, queues = options->queues;
+    unsigned flows = options->flows > index ? (options->flows - index - 1) / queues + 1 : 0;
+    struct vw_probe_addresses addresses;
+    uint16_t run = 0;
+
+    if (getrandom(&run, sizeof(run), 0) < 0)
+        return -errno;
+    source->sizes = options->sizes;
+    source->left = options->frames != 0 ? options->frames : UINT64_MAX;
+    source->stride = (VW_PORT_HEADER + vw_probe_sizes_longest(&source->sizes) + VW_CACHE_LINE - 1) /
+                     VW_CACHE_LINE * VW_CACHE_LINE;
+    source->buffers = vw_port_allocate(SOURCE_SLOTS * source->stride);
+    source->sequences = calloc(flows, sizeof(*source->sequences));
+    if (source->buffers == NULL || source->sequences == NULL)
+        return -ENOMEM;
+    vw_probe_addresses_default(&addresses);
+    vw_probe_writer_init(&source->writer, &addresses, run, index, queues, flows, source->sequences);
+    return 0;
+}
+
+static int add_queue(struct vw_port *port, const struct vw_port_options *options)
+{
+    struct probe_queue *probe = vw_port_allocate(sizeof(*probe));
+
+    if (probe == NULL)
+        return -ENOMEM;
+    probe->queue.port = port;
+    probe->queue.index = port->queue_count;
+    port->queues[port->queue_count++] = &probe->queue; /* from here on close frees it */
+    int error = init_sink(probe);
+    if (error == 0 && port->ops == &source_ops)
+        error = init_source(probe, options);
+    return error;
+}
+
+static int open_probe(const struct vw_port_options *options, const struct vw_port_ops *ops,
+                      const struct vw_log *log, struct vw_port **opened,
+                      const struct vw_port_error *error)
+{
+    struct probe_port *probe = vw_port_allocate(sizeof(*probe));
+
+    if (probe == NULL)
+        return vw_port_fail(error, -ENOMEM, "%s: no memory", ops->name);
+    struct vw_port *port = &probe->port;
+    port->ops = ops;
+    port->log = log;
+    port->queues = probe->queues;
+    port->features = options->offload ? VW_PORT_OFFLOADS | VW_PORT_OFFLOADS_USO : 0;
+    port->mtu = options->mtu;
+    port->link_fd = -1;
+    port->link_up = true;
+    snprintf(port->description, sizeof(port->description), "%s", ops->name);
+    while (port->queue_count < options->queues) {
+        if (add_queue(port, options) < 0) {
+            probe_close(port);
+            return vw_port_fail(error, -ENOMEM, "%s: no memory for %u queues", ops->name,
+                                options->queues);
+        }
+    }
+    *opened = port;
+    return 0;
+}
+
+int vw_port_sink_open(const struct vw_port_options *options, const struct vw_log *log,
+                      struct vw_port **opened, const struct vw_port_error *error)
+{
+    return open_probe(options, &sink_ops, log, opened, error);
+}
+
+int vw_port_source_open(const struct vw_port_options *options, const struct vw_log *log,
+                        struct vw_port **opened, const struct vw_port_error *error)
+{
+    struct vw_port_options with_defaults = *options;
+
+    if (with_defaults.sizes.count == 0)
+        vw_probe_sizes_parse(&with_defaults.sizes, "64");
+    /* Every queue has something to do. */
+    if (with_defaults.flows == 0)
+        with_defaults.flows = options->queues;
+    if (with_defaults.flows < options->queues)
+        return vw_port_fail(error, -EINVAL, "source: flows=%u is less than its %u queues",
+                            options->flows, options->queues);
+    return open_probe(&with_defaults, &source_ops, log, opened, error);
+}

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * The whole driver against the whole device: every policy, ring format, receive mode and manner of
+ * a caller, on rings of 64 (driver_lab.h).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "../driver_lab.h"
+
+static char where[200];
+
+static int say_where(void **unused)
+{
+    (void)unused;
+    if (where[0] != '\0')
+        print_message("last case: %s (VW_SEED=%#llx)\n", where, (unsigned long long)random_seed());
+    where[0] = '\0';
+    return 0;
+}
+
+static void say(const struct lab_case *test)
+{
+    snprintf(where, sizeof(where), "%s, %s, receive mode %d, %s, pieces %u, longest %u",
+             test->features, policy_name(test->policy), test->mode, manner_name(test->manner),
+             test->pieces, test->longest);
+}
+
+static void exchange(const struct lab_case *test)
+{
+    say(test);
+    struct lab *lab = lab_begin(test, "loop");
+    lab_run(lab, true);
+    lab_check_counters(lab, true);
+    lab_end(lab);
+    where[0] = '\0';
+}
+
+static const char *const rings[] = {
+    "packed=off,event_idx=off,in_order=off",
+    "packed=off,in_order=off",
+    "packed=off,indirect_desc=off",
+    "packed=on,event_idx=off,in_order=off",
+    "packed=on,in_order=off,indirect_desc=off",
+    "packed=on",
+};
+
+static void every_mode(enum vw_tx_policy policy)
+{
+    for (unsigned r = 0; r < VW_ARRAY_SIZE(rings); r++)
+        for (enum vw_rx_mode mode = VW_RX_SMALL; mode <= VW_RX_MERGEABLE; mode++)
+            for (enum manner manner = BUSY; manner < MANNERS; manner++) {
+                struct lab_case test = {.features = rings[r],
+                                        .policy = policy,
+                                        .mode = mode,
+                                        .manner = manner,
+                                        .ring = 64,
+                                        .pieces = 1 + (r * 5 + mode) % VW_TX_MAX_PIECES,
+                                        .shortest = 60,
+                                        .longest = mode == VW_RX_SMALL ? 1518 : 9000,
+                                        .more = r % 2,
+                                        .hold = (r + manner) % 2,
+                                        .headroom = (r + mode) % 2,
+                                        .no_limit = r == 5,
+                                        .count = 400};
+
+                exchange(&test);
+            }
+}
+
+#define POLICY(name, policy)                                                                       \
+    static void name(void **unused)                                                                \
+    {                                                                                              \
+        (void)unused;                                                                              \
+        every_mode(policy);                                                                        \
+    }
+
+POLICY(deferred, VW_TX_DEFERRED)
+POLICY(orphan, VW_TX_ORPHAN)
+POLICY(urgent, VW_TX_URGENT)
+POLICY(delayed, VW_TX_DELAYED)
+POLICY(scheduled, VW_TX_SCHEDULED)
+
+/* ---- other things that a program does ---- */
+
+static void *run_thread(void *argument)
+{
+    lab_run(argument, true);
+    return NULL;
+}
+
+/* Each pair by a thread of its own; their tokens and flows do not mix. */
+static void two_pairs(void **unused)
+{
+    (void)unused;
+    for (unsigned packed = 0; packed < 2; packed++) {
+        const struct lab_case test = {.features = packed ? "packed=on" : "packed=off",
+                                      .policy = packed ? VW_TX_SCHEDULED : VW_TX_DEFERRED,
+                                      .mode = VW_RX_AUTO,
+                                      .manner = packed ? WAITING : OWN_LOOP,
+                                      .ring = 64,
+                                      .pairs = 2,
+                                      .pieces = 3,
+                                      .shortest = 60,
+                                      .longest = 1514,
+                                      .more = true,
+                                      .count = 3000};
+        struct lab *lab = lab_begin(&test, "loop"), *second = calloc(1, sizeof(*second));
+        struct vw_tx_counters tx[2];
+        pthread_t thread;
+
+        assert_non_null(second);
+        second->test = &test;
+        second->net = lab->net;
+        second->pair = 1;
+        second->random.state = 77;
+        lab->of_pair[1] = second;
+        lab_buffers(second, 128);
+        assert_int_equal(pthread_create(&thread, NULL, run_thread, second), 0);
+        lab_run(lab, true);
+        pthread_join(thread, NULL);
+        for (unsigned i = 0; i < 2; i++) {
+            vw_counters(lab->net, i, &tx[i], NULL);
+            assert_true(tx[i].frames == test.count && tx[i].reaped == test.count);
+        }
+        vw_flow_free(second->flow);
+        free(second);
+        lab_end(lab);
+    }
+}
+
+/* The longest frames, in as many buffers as that takes. */
+static void the_longest_frames(void **unused)
+{
+    (void)unused;
+    for (unsigned r = 0; r < VW_ARRAY_SIZE(rings); r++)
+        for (enum vw_rx_mode mode = VW_RX_BIG; mode <= VW_RX_MERGEABLE; mode++) {
+            const struct lab_case test = {.features = rings[r],
+                                          .policy = VW_TX_DEFERRED,
+                                          .mode = mode,
+                                          .manner = OWN_LOOP,
+                                          .ring = 64,
+                                          .pieces = VW_TX_MAX_PIECES,
+                                          .shortest = 60000,
+                                          .longest = VW_NET_MAX_FRAME - 4, /* without a tag */
+                                          .count = 60};
+
+            exchange(&test);
+        }
+}
+
+/* MTU 9000, no GSO towards us: five descriptors instead of nineteen. */
+static void buffers_for_the_mtu(void **unused)
+{
+    static const char *const no_gso =
+        "indirect_desc=off,guest_tso4=off,guest_tso6=off,guest_uso4=off,guest_uso6=off";
+    struct lab_case test = {.features = no_gso,
+                            .policy = VW_TX_DEFERRED,
+                            .mode = VW_RX_BIG,
+                            .manner = OWN_LOOP,
+                            .ring = 256,
+                            .mtu = 9000,
+                            .pieces = 2,
+                            .shortest = 60,
+                            .longest = 9018,
+                            .count = 500};
+    struct vw_net_info info;
+
+    (void)unused;
+    for (unsigned gso = 0; gso < 2; gso++) {
+        test.features = gso ? "indirect_desc=off" : no_gso;
+        struct lab *lab = lab_begin(&test, "loop");
+        vw_net_info(lab->net, &info);
+        assert_int_equal(info.mtu, 9000);
+        assert_int_equal(info.rx_mode, VW_RX_BIG);
+        assert_int_equal(info.rx_buffer_descriptors, gso ? 19 : 5);
+        lab_run(lab, true);
+        lab_end(lab);
+    }
+}
+
+/* The device may send no more GSO frames: buffers become as large as the MTU, in traffic, and as
+ * large as before when it may again. */
+static void offloads_at_run_time(void **unused)
+{
+    struct lab_case test = {.features = "indirect_desc=off",
+                            .policy = VW_TX_DEFERRED,
+                            .mode = VW_RX_BIG,
+                            .manner = BUSY,
+                            .ring = 256,
+                            .mtu = 9000,
+                            .pieces = 2,
+                            .shortest = 60,
+                            .longest = 9000,
+                            .count = 300};
+    struct lab *lab = lab_begin(&test, "loop");
+    struct vw_net_info info;
+    uint64_t all;
+
+    (void)unused;
+    vw_net_info(lab->net, &info);
+    all = info.features & VW_NET_GUEST_OFFLOADS;
+    for (unsigned turn = 0; turn < 6; turn++) {
+        assert_int_equal(vw_set_guest_offloads(lab->net, turn % 2 ? all : F(GUEST_CSUM)), 0);
+        vw_net_info(lab->net, &info);
+        assert_int_equal(info.rx_buffer_descriptors, turn % 2 ? 19 : 5);
+        lab_run(lab, true);
+        test.count += 300;
+    }
+    lab_end(lab);
+}
+
+/* Frames in memory of the caller's own. */
+static void memory_of_the_caller(void **unused)
+{
+    const struct lab_case test = {.features = "packed=on",
+                                  .policy = VW_TX_DEFERRED,
+                                  .mode = VW_RX_AUTO,
+                                  .manner = OWN_LOOP,
+                                  .ring = 64,
+                                  .pieces = 4,
+                                  .shortest = 60,
+                                  .longest = 1514,
+                                  .headroom = true,
+                                  .count = 1000};
+    struct lab *lab = lab_begin(&test, "loop");
+    size_t size = 1 << 20;
+    int file = memfd_create("vw-test-own", MFD_CLOEXEC);
+    char *own;
+
+    (void)unused;
+    assert_true(file >= 0);
+    assert_int_equal(ftruncate(file, (off_t)size), 0);
+    own = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    assert_true(own != MAP_FAILED);
+    assert_int_equal(vw_memory_share(lab->net, file, 0, own + 1, size), -EINVAL);
+    assert_int_equal(vw_memory_share(lab->net, file, 0, own, size), 0);
+    close(file);
+    assert_true((size_t)lab->buffers * lab->stride <= size);
+    lab->memory = own;
+    lab_run(lab, true);
+    lab_end(lab);
+    munmap(own, size);
+}
+
+/* A device that takes everything and gives nothing. */
+static void into_the_void(void **unused)
+{
+    (void)unused;
+    for (enum vw_tx_policy policy = VW_TX_DEFERRED; policy <= VW_TX_SCHEDULED; policy++)
+        for (unsigned r = 0; r < VW_ARRAY_SIZE(rings); r++) {
+            const struct lab_case test = {.features = rings[r],
+                                          .policy = policy,
+                                          .mode = VW_RX_AUTO,
+                                          .manner = (enum manner)(r % MANNERS),
+                                          .ring = 64,
+                                          .pieces = 1,
+                                          .shortest = 60,
+                                          .longest = 64,
+                                          .headroom = true,
+                                          .count = 3000};
+            struct lab *lab = lab_begin(&test, "null");
+
+            say(&test);
+            lab_run(lab, false);
+            lab_check_counters(lab, false);
+            lab_end(lab);
+            where[0] = '\0';
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(deferred, say_where),
+        cmocka_unit_test_teardown(orphan, say_where),
+        cmocka_unit_test_teardown(urgent, say_where),
+        cmocka_unit_test_teardown(delayed, say_where),
+        cmocka_unit_test_teardown(scheduled, say_where),
+        cmocka_unit_test(two_pairs),
+        cmocka_unit_test_teardown(the_longest_frames, say_where),
+        cmocka_unit_test(buffers_for_the_mtu),
+        cmocka_unit_test(offloads_at_run_time),
+        cmocka_unit_test(memory_of_the_caller),
+        cmocka_unit_test_teardown(into_the_void, say_where),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

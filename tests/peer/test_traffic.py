@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""virtwire pktgen, sink and echo against virtwire device: their command lines, and every frame."""
+import json
+import os
+import signal
+import subprocess
+
+from harness import (PATIENCE, VIRTWIRE, Process, VirtwireDevice, check, check_equal, log_folder,
+                     private_folder, run_tests, wait_for)
+from lab.process import die_with_parent
+
+COMMON = ("--socket-path", "--fd", "--listen", "--no-reconnect", "--queue-pairs", "--ring-size",
+          "--features", "--rx-mode", "--tx-policy", "--byte-queue-limits", "--mtu", "--mode",
+          "--spin-us", "--burst", "--duration", "--stats-interval", "--json", "--strict",
+          "--verbose", "--help")
+OWN = {
+    "pktgen": ("--rate", "--size", "--flows", "--count", "--loop", "--urgent-every",
+               "--source-mac", "--destination-mac", "--source-ip", "--destination-ip"),
+    "sink": ("--count",),
+    "echo": (),
+}
+MODES = ("poll", "adaptive", "events")
+
+
+def virtwire(*arguments):
+    """Runs the program to its end: (status, standard output, standard error)."""
+    done = subprocess.run([VIRTWIRE, *arguments], stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=PATIENCE, preexec_fn=die_with_parent)
+    return done.returncode, done.stdout, done.stderr
+
+
+def traffic(command, device, *arguments):
+    """Runs one of the programs against a device; returns its summary."""
+    status, out, err = virtwire(command, f"--socket-path={device.socket_path}", "--json",
+                                *arguments)
+    check_equal(status, 0, f"virtwire {command} {' '.join(arguments)}: {err}\n{out}")
+    return json.loads(out.splitlines()[-1])
+
+
+class Running(Process):
+    """One of the programs in the background, with JSON; to be ended by a signal."""
+
+    def __init__(self, command, device, *arguments):
+        super().__init__(f"{command}-{device.name}", [
+            VIRTWIRE, command, f"--socket-path={device.socket_path}", "--json",
+            "--stats-interval=1", *arguments], log_folder(), merge=False)
+        # a line of rates: it is up, and takes signals for what they mean
+        wait_for(f"rates of {command}", lambda: '"rates"' in self.log_text(), alive=self)
+
+    def documents(self, kind):
+        lines = [json.loads(line) for line in self.log_text().splitlines(keepends=True)
+                 if line.endswith("\n")]
+        return [document for document in lines if document["type"] == kind]
+
+    def finish(self, number=signal.SIGINT):
+        self.signal(number)
+        return self.wait()
+
+
+def probe_of(device):
+    return [queue["probe"] for queue in device.statistics()["port"]["queues"]]
+
+
+def check_clean(probe, what):
+    for name in ("lost", "reordered", "duplicate", "stale", "corrupt", "foreign", "restarts"):
+        check_equal(probe[name], 0, f"{name}, {what}")
+
+
+def help_texts():
+    "--help tells every option of each program, with examples"
+    for command, own in OWN.items():
+        status, out, err = virtwire(command, "--help")
+        check_equal((status, err), (0, ""), f"virtwire {command} --help")
+        for option in COMMON + own:
+            check(option in out, f"virtwire {command} --help does not tell {option}")
+        check("examples" in out and f"virtwire {command}" in out, f"no example for {command}")
+        check(max(map(len, out.splitlines())) <= 100, "a line of the help is too long")
+
+
+def bad_usage():
+    "Bad options end with status 2 and one message that names what is wrong"
+    path = "--socket-path=" + os.path.join(private_folder(), "none.sock")
+    for command, own in OWN.items():
+        bad = [["--nonsense"], ["surplus"], ["--queue-pairs=0"], ["--queue-pairs=128"],
+               ["--ring-size=0"], ["--ring-size=65536"], ["--ring-size=3x"], ["--rx-mode=huge"],
+               ["--tx-policy=never"], ["--byte-queue-limits=maybe"], ["--mtu=67"],
+               ["--mode=sleepy"], ["--spin-us=-1"], ["--burst=0"], ["--burst=257"],
+               ["--duration=0"], ["--duration=-1"], ["--duration=nan"], ["--duration=inf"],
+               ["--duration=0x10"], ["--duration=1kk"], ["--duration="], ["--stats-interval=x"],
+               ["--fd=3"]]
+        if command == "pktgen":
+            bad += [["--rate=0"], ["--rate=fast"], ["--size=59"], ["--size=65550"],
+                    ["--size=64,"], ["--size=70-60"], ["--size="], ["--flows=0"],
+                    ["--flows=1", "--queue-pairs=2"], ["--count=0"], ["--urgent-every=0"],
+                    ["--source-mac=1"], ["--destination-mac=01:00:5e:00:00:01"],
+                    ["--source-ip=1.2.3"], ["--destination-ip=x"]]
+        for option in OWN["pktgen"]:
+            if option not in own:  # another program's option
+                bad.append([f"{option}=1" if option != "--loop" else option])
+        for arguments in bad:
+            status, out, err = virtwire(command, path, *arguments)
+            check_equal((status, out), (2, ""), f"virtwire {command} {arguments}: {err}")
+            check(arguments[0].split("=")[0] in err or "--fd" in arguments[0],
+                  f"the message does not name {arguments[0]}: {err!r}")
+            check(len(err.splitlines()) <= 3, f"a long message for a small mistake: {err!r}")
+        for arguments in [], ["--listen"], [path, "--duration"]:
+            status, out, err = virtwire(command, *arguments)
+            check_equal((status, out), (2, ""), f"virtwire {command} {arguments}: {err}")
+        status, out, err = virtwire(command, path, "--features=teleport=off")
+        check(status == 2 and "teleport" in err, f"unknown feature: {status}, {err!r}")
+
+
+def no_device():
+    "Without a back-end: status 1 and one line that says so"
+    path = os.path.join(private_folder(), "nobody.sock")
+    for command in OWN:
+        status, out, err = virtwire(command, f"--socket-path={path}")
+        check_equal((status, out), (1, ""), f"virtwire {command}: {err}")
+        check(path in err and len(err.splitlines()) == 1, f"message: {err!r}")
+
+
+def to_device():
+    "pktgen into a sink: all frames, none twice, in every combination"
+    for packed in "on", "off":
+        for mode in MODES:
+            for device_mode in "poll", "interrupt":
+                device = VirtwireDevice(None, f"--mode={device_mode}", port="sink")
+                what = f"packed={packed}, {mode}, device {device_mode}"
+                summary = traffic("pktgen", device, "--count=20000", "--size=60-1514",
+                                  f"--mode={mode}", f"--features=packed={packed}")
+                check_equal(summary["ring_format"], "packed" if packed == "on" else "split", what)
+                check_equal(summary["sent"]["frames"], 20000, what)
+                probe, = probe_of(device)
+                check_equal((probe["frames"], probe["before"]), (20000, 0), what)
+                check_equal(probe["bytes"], summary["sent"]["bytes"], what)
+                check_clean(probe, what)
+                device.close()
+
+
+def to_driver():
+    "A source into sink: all frames, none twice, in every combination"
+    for packed in "on", "off":
+        for mergeable in "on", "off":
+            for mode in MODES:
+                device = VirtwireDevice(None, port="source,count=20000,size=60-1514")
+                what = f"packed={packed}, mergeable={mergeable}, {mode}"
+                summary = traffic("sink", device, "--count=20000", f"--mode={mode}",
+                                  f"--features=packed={packed},mrg_rxbuf={mergeable}")
+                probe = summary["probe"]
+                check_equal((probe["frames"], probe["before"]), (20000, 0), what)
+                check_clean(probe, what)
+                check(summary["clean"], what)
+                device.close()
+
+
+def there_and_back():
+    "pktgen through a loop: every policy, full rings, sizes to 9000"
+    for policy in "deferred", "orphan", "urgent", "delayed", "scheduled":
+        device = VirtwireDevice(None, "--features=urgent=on", port="loop,mtu=9000")
+        for arguments in (["--ring-size=64", "--burst=256", "--size=64"],
+                          ["--size=60-9014", "--mode=events"], ["--size=imix", "--flows=99"]):
+            summary = traffic("pktgen", device, "--loop", "--count=10000", "--strict",
+                              f"--tx-policy={policy}", "--urgent-every=7", *arguments)
+            check_equal(summary["probe"]["frames"], 10000, f"{policy}, {arguments}")
+            check(summary["clean"], f"{policy}, {arguments}: {summary['probe']}")
+            check_equal(summary["queues"][0]["transmit"]["reaped"], 10000, "frames completed")
+        device.close()
+
+
+def queue_pairs():
+    "Queue pairs share flows, count and rate"
+    device = VirtwireDevice(None, port="sink,queues=3")
+    summary = traffic("pktgen", device, "--queue-pairs=3", "--flows=8", "--count=9001")
+    probes = probe_of(device)
+    check_equal([probe["flows"] for probe in probes], [3, 3, 2], "flows of each queue")
+    check_equal([probe["frames"] for probe in probes], [3001, 3000, 3000], "frames of each queue")
+    check_equal([queue["transmit"]["frames"] for queue in summary["queues"]], [3001, 3000, 3000],
+                "frames that each queue counts")
+    for probe in probes:
+        check_clean(probe, "three queues")
+
+
+def a_rate():
+    "pktgen keeps to a rate, and never goes beyond it"
+    device = VirtwireDevice(None, port="loop")
+    summary = traffic("pktgen", device, "--loop", "--rate=2k", "--duration=1", "--strict")
+    sent, seconds = summary["sent"]["frames"], summary["seconds"]
+    check(1 <= sent <= 2000 * seconds + 64, f"{sent} frames in {seconds} s")
+
+
+def echo():
+    "echo sends every frame back unchanged but for its addresses"
+    for mode in MODES:
+        for mergeable in "on", "off":
+            device = VirtwireDevice(None, port="source,count=20000,size=60-1514")
+            running = Running("echo", device, f"--mode={mode}", f"--features=mrg_rxbuf={mergeable}")
+            wait_for("all frames back", lambda: probe_of(device)[0]["frames"] == 20000,
+                     alive=running)
+            check_clean(probe_of(device)[0], f"{mode}, mergeable={mergeable}")
+            check_equal(running.finish(), 0, "status")
+            summary, = running.documents("summary")
+            check_equal((summary["sent"]["frames"], summary["received"]["frames"],
+                         summary["refused"]), (20000, 20000, 0), "echo's own count")
+            device.close()
+
+
+def signals():
+    "SIGINT and SIGTERM end with a summary and status 0, SIGUSR1 prints one in between"
+    for command, port in (("pktgen", "sink"), ("sink", "source"), ("echo", "source")):
+        for number in signal.SIGINT, signal.SIGTERM:
+            device = VirtwireDevice(None, port=port)
+            running = Running(command, device)
+            running.signal(signal.SIGUSR1)
+            wait_for("a report", lambda: running.documents("report"), alive=running)
+            check_equal(running.finish(number), 0, f"{command}: {running.errors_text()}")
+            summary, = running.documents("summary")
+            report, = running.documents("report")
+            check_equal(summary["command"], command, "command")
+            check(summary["monotonic_seconds"] > report["monotonic_seconds"], "clock")
+            for direction in "sent", "received":
+                check(summary[direction]["frames"] >= report[direction]["frames"], direction)
+            check_equal(running.errors_text(), "", "standard error")
+            device.close()
+
+
+def strict():
+    "--strict turns a summary that is not clean into status 1"
+    device = VirtwireDevice(None, port="null")  # nothing comes back
+    arguments = ["pktgen", f"--socket-path={device.socket_path}", "--json", "--loop", "--count=10"]
+    status, out, err = virtwire(*arguments)
+    check_equal(status, 0, err)
+    check_equal(json.loads(out.splitlines()[-1])["clean"], False, "clean")
+    status, out, err = virtwire(*arguments, "--strict")
+    check_equal(status, 1, err)
+
+
+def device_gone():
+    "The back-end is killed: --no-reconnect ends with status 1, otherwise it goes on"
+    device = VirtwireDevice(None, port="sink")
+    running = Running("pktgen", device, "--no-reconnect")
+    device.kill()
+    check_equal(running.wait(), 1, "status")
+    check("gone" in running.errors_text(), f"message: {running.errors_text()!r}")
+    check(running.documents("summary"), "no summary")
+
+    device = VirtwireDevice(None, port="sink")
+    running = Running("pktgen", device)
+    device.kill()
+    again = VirtwireDevice(None, port="sink", socket_path=device.socket_path)
+    wait_for("frames after the restart", lambda: probe_of(again)[0]["frames"] > 0, alive=running)
+    check_equal(running.finish(), 0, f"status: {running.errors_text()}")
+    probe, = probe_of(again)
+    for name in "lost", "reordered", "corrupt", "foreign":
+        check_equal(probe[name], 0, f"{name} after the restart")
+
+
+def text_summary():
+    "Without --json: lines of rates and a summary that people can read"
+    device = VirtwireDevice(None, port="loop")
+    status, out, err = virtwire("pktgen", f"--socket-path={device.socket_path}", "--loop",
+                                "--count=1000")
+    check_equal((status, err), (0, ""), "status and errors")
+    for words in "sent 1000 frames", "received 1000 frames", "queue pair 0", "Mb/s":
+        check(words in out, f"no word of {words!r}: {out}")
+
+
+run_tests(help_texts, bad_usage, no_device, to_device, to_driver, there_and_back, queue_pairs,
+          a_rate, echo, signals, strict, device_gone, text_summary)
