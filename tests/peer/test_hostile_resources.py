@@ -307,4 +307,5 @@ def pump_commands(driver):
 
 
 run_tests(memory_cut_short, replies_never_read, many_memory_slots, hundred_connections_a_second,
-          strange_kick_descriptors, calls_that_would_block, out_of_descriptors, commands_without_end)
+          strange_kick_descriptors, calls_that_would_block, out_of_descriptors,
+          commands_without_end)
