@@ -383,13 +383,15 @@ static void accept_front_end(struct vw_device *device)
         return;
     if (socket < 0) {
         /* Out of descriptors, or of memory: the listener would wake us at once again. */
-        vw_count(&device->counters.connections_refused, 1);
-        vw_log_limited(device->log, &device->log_limit, VW_LOG_ERROR,
-                       "a front-end waits, but cannot be accepted: %s", strerror(-socket));
+        if (!device->accept_failed)
+            vw_log_limited(device->log, &device->log_limit, VW_LOG_ERROR,
+                           "a front-end waits, but cannot be accepted: %s", strerror(-socket));
+        device->accept_failed = true;
         vw_device_unwatch(device, device->listener.fd);
         set_retry(device, RETRY_MS);
         return;
     }
+    device->accept_failed = false;
     /* The one before may have gone without our having looked yet. */
     if (device->socket >= 0)
         vw_session_readable(device);

@@ -65,6 +65,7 @@ struct vw_device {
 
     int epoll_fd;
     struct vw_socket_listener listener; /* fd -1: none */
+    bool accept_failed;                 /* and was told */
     int retry_fd;                       /* client mode: timer for the next attempt; -1 */
     int again_fd; /* eventfd: the control thread has left something for its next turn */
 

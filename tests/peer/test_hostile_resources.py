@@ -3,15 +3,19 @@
 they harm themselves, and nobody else."""
 
 import os
+import resource
+import signal
 import socket
 import struct
+import time
 
 import vhost_user_client as vu
 from harness import check, check_equal, private_folder, run_tests, wait_for
 from hostile_lab import TwoGuests, expecting_close, not_accepted, processor_share
+from lab.process import LIBC, PR_SET_PDEATHSIG
 from numbered_frames import NumberedFrames
-from vhost_user_client import NEED_REPLY, VERSION
-from virtio_driver import NetDriver
+from vhost_user_client import NEED_REPLY, VERSION, bit
+from virtio_driver import NetDriver, Queue
 
 
 def memory_cut_short():
@@ -228,5 +232,80 @@ def without_calls(driver, what):
     check_equal(driver.exchange(frames, 100, 100), 100, "frames after a proper call descriptor")
 
 
+def out_of_descriptors():
+    "Out of descriptors the listener does not spin, says so, and serves again afterwards"
+    with TwoGuests(steady=False) as lab:
+        before = resource.prlimit(lab.device.pid, resource.RLIMIT_NOFILE)
+        taken = {int(name) for name in os.listdir(f"/proc/{lab.device.pid}/fd")}
+        first_free = min(set(range(len(taken) + 1)) - taken)
+        said = len(lab.device.errors_text().splitlines())
+        resource.prlimit(lab.device.pid, resource.RLIMIT_NOFILE, (first_free, before[1]))
+        front_end = vu.FrontEnd(lab.path)
+        used = processor_share(lab.device, 1)
+        lines = lab.device.errors_text().splitlines()[said:]
+        resource.prlimit(lab.device.pid, resource.RLIMIT_NOFILE, before)
+        check(used < 0.3, f"{used:.0%} of a core while a front-end cannot be accepted")
+        # Each attempt may say so; a listener that spins makes thousands.
+        check(1 <= len(lines) <= 4 and "cannot be accepted" in lines[0], f"lines logged: {lines}")
+        check(front_end.barrier(), "no answer to the front-end that waited")
+        front_end.close()
+        lab.works()
+
+
+def commands_without_end():
+    "A driver that posts control commands without end keeps no other device from answering"
+    with TwoGuests(steady=False) as lab:
+        driver = NetDriver(lab.path, control=True, start=False, memory_size=16 << 20,
+                           wanted=bit(vu.F_CTRL_RX) | bit(vu.F_HASH_REPORT))
+        driver.control = driver.queues[2] = Queue(driver, 2, 32768, driver.features)
+        driver.start()
+        pump = pump_commands(driver)
+        try:
+            driver.control.force_kick()
+            worst, end = 0, time.monotonic() + 3
+            while time.monotonic() < end:
+                started = time.monotonic()
+                front_end = vu.FrontEnd(lab.steady_path)
+                front_end.barrier()
+                front_end.close()
+                worst = max(worst, time.monotonic() - started)
+                time.sleep(0.01)
+        finally:
+            os.kill(pump, signal.SIGKILL)
+            os.waitpid(pump, 0)
+        check(driver.memory.get16(driver.control.ring.used + 2) != 0, "no command was served")
+        check(worst < 1, f"the other device took {worst:.1f} s to answer")
+        driver.close()
+        lab.works()
+
+
+def pump_commands(driver):
+    """A process that makes the same command available again as fast as the device serves it."""
+    ring, memory = driver.control.ring, driver.memory
+    command = b"\4\2" + struct.pack("<I", 1) + bytes(8) + b"\x28" + bytes(range(40))
+    at = memory.allocate(128)
+    memory.write(at, command)
+    ring.poke_descriptor(0, at, len(command), 1, 1)
+    ring.poke_descriptor(1, at + 100, 1, 2)
+    available, used = ((address - memory.guest + 2) // 2 for address in (ring.available, ring.used))
+    kick, ahead = driver.control.kick, ring.size - 16
+    child = os.fork()
+    if child == 0:
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        words = memory.u16
+        try:
+            while True:
+                try:
+                    os.eventfd_write(kick, 1)
+                except BlockingIOError:
+                    pass
+                for _ in range(1000):
+                    words[available] = words[used] + ahead & 0xffff
+        finally:
+            os._exit(1)
+    return child
+
+
 run_tests(memory_cut_short, replies_never_read, many_memory_slots, hundred_connections_a_second,
-          strange_kick_descriptors, calls_that_would_block)
+          strange_kick_descriptors, calls_that_would_block, out_of_descriptors,
+          commands_without_end)
