@@ -8,7 +8,8 @@
  *   net.c ........... open and close; the steps from a connection to running queues; loss and
  *                     return of the device
  *   queue.c ......... a ring with its memory; kicks; what broke it
- *   transmit.c ...... frames into the ring, completed ones back to their owner; stop and wake
+ *   transmit.c ...... frames into the ring, completed ones back to their owner; stop and wake;
+ *                     slot.h, loss.c: what is in flight, and when its device is lost; flow.c
  *   policy.c ........ when that happens, and who asks for calls: one table
  *   limit.h ......... byte limit of a transmit queue
  *   receive.c ....... frames out of the ring; buffers.c: the buffers, and the refill
@@ -263,7 +264,9 @@ void vw_tx_tell_woken(struct vw_driver_pair *pair);
 void vw_tx_disarm(struct vw_tx *tx);
 bool vw_tx_arm_delayed(struct vw_tx *tx); /* false: reap now */
 bool vw_tx_arm(struct vw_tx *tx);         /* for the next completion; false: there is one */
-void vw_tx_resend(struct vw_driver_pair *pair); /* all that is in flight, into an empty ring */
+
+/* loss.c. The pair is down, and its lock is not held. */
+void vw_tx_resend(struct vw_driver_pair *pair);   /* all that is in flight, into an empty ring */
 void vw_tx_lose_all(struct vw_driver_pair *pair); /* tells all of it as not sent */
 
 /* receive.c and buffers.c. All under the pair's lock. */
@@ -330,6 +333,22 @@ static inline void vw_pair_lock(struct vw_driver_pair *pair)
 {
     if (vw_unlikely(atomic_exchange_explicit(&pair->lock, 1, memory_order_acquire) != 0))
         vw_pair_lock_wait(pair);
+}
+
+/* ---- flows ---- */
+
+struct vw_flow {
+    uint64_t bytes; /* atomic: several pairs may carry one flow */
+};
+
+static inline void vw_flow_add(struct vw_flow *flow, uint32_t bytes)
+{
+    __atomic_fetch_add(&flow->bytes, bytes, __ATOMIC_RELAXED);
+}
+
+static inline void vw_flow_remove(struct vw_flow *flow, uint32_t bytes)
+{
+    __atomic_fetch_sub(&flow->bytes, bytes, __ATOMIC_RELAXED);
 }
 
 static inline bool vw_pair_is_down(const struct vw_driver_pair *pair)

@@ -253,9 +253,9 @@ static int activate(struct vw_net *net)
     for (unsigned i = 0; i < net->pair_count; i++) {
         struct vw_driver_pair *pair = &net->pairs[i];
 
-        vw_pair_lock(pair);
         vw_rx_refill(pair, true);
         vw_tx_resend(pair);
+        vw_pair_lock(pair);
         atomic_store(&pair->down, false);
         vw_pair_wake(pair);
         vw_pair_unlock(pair);

@@ -101,6 +101,8 @@ static struct calls note_calls(struct vw_driver_pair *pair, const struct epoll_e
 {
     struct calls calls = {false, false};
 
+    if (vw_pair_is_down(pair)) /* its rings are the control thread's */
+        return calls;
     for (int i = 0; i < count; i++) {
         calls.rx |= events[i].data.u32 == CALL_RX;
         calls.tx |= events[i].data.u32 == CALL_TX;

@@ -15,24 +15,13 @@
  * The burst is published once. A frame is only begun while any frame has room: `worst` ring entries
  * (a header and VW_TX_MAX_PIECES pieces, or one if chains are indirect), and bytes within the
  * limit; without, the queue is stopped before the next frame would have to be refused.
- *
- * Slots remember the order of sending and all segments, so that after a loss of the device what it
- * had not completed is given to its successor once more.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "driver/policy.h"
-
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
+#include "driver/slot.h"
 
 /* ---- life ---- */
 
@@ -80,7 +69,7 @@ int vw_tx_create(struct vw_driver_pair *pair)
     tx->rules = &vw_tx_policies[tx->policy];
     tx->limited = net->options.byte_queue_limits != 0;
     tx->range = &net->ranges[0];
-    vw_limit_init(&tx->limit, 0, UINT64_MAX / 4, now_ms());
+    vw_limit_init(&tx->limit, 0, UINT64_MAX / 4, vw_tx_now_ms());
     return 0;
 }
 
@@ -132,28 +121,7 @@ static bool has_room(const struct vw_tx *tx)
     return tx->queue.ring.free >= tx->worst && vw_limit_open(&tx->limit);
 }
 
-static void flow_add(struct vw_flow *flow, uint32_t bytes);
-static void flow_remove(struct vw_flow *flow, uint32_t bytes);
-
-/* Gives a slot back; returns the bytes that leave the byte limit. */
-static VW_ALWAYS_INLINE uint32_t release_slot(struct vw_tx *tx, struct vw_tx_slot *slot)
-{
-    if (slot->flow)
-        flow_remove(slot->flow, slot->bytes);
-    slot->in_use = false;
-    tx->free[tx->free_count++] = slot;
-    return slot->counted ? slot->bytes : 0;
-}
-
-static void tell_done(struct vw_driver_pair *pair, void *token, int sent)
-{
-    const struct vw_net_options *options = &pair->net->options;
-
-    if (options->tx_done)
-        options->tx_done(options->tx_context, pair->index, token, sent);
-}
-
-static void wake_if_room(struct vw_tx *tx)
+void vw_tx_wake_if_room(struct vw_tx *tx)
 {
     if (!tx->stopped || !has_room(tx))
         return;
@@ -173,25 +141,28 @@ unsigned vw_tx_collect(struct vw_driver_pair *pair)
 
     /* For the functions that tx_done may call, and those that it may not. A pair that is down is
      * not locked here. */
-    tx->in_done = !vw_pair_is_down(pair);
+    bool locked = !vw_pair_is_down(pair);
+    if (locked)
+        tx->in_done = true;
     do {
         count = vw_driver_ring_reap(&tx->queue.ring, done, COMPLETIONS);
         for (uint32_t i = 0; i < count; i++) {
             struct vw_tx_slot *slot = done[i].token;
 
-            bytes += release_slot(tx, slot);
-            tell_done(pair, slot->token, 1);
+            bytes += vw_tx_release_slot(tx, slot);
+            vw_tx_tell_done(pair, slot->token, 1);
         }
         total += count;
     } while (count == COMPLETIONS);
-    tx->in_done = false;
+    if (locked)
+        tx->in_done = false;
     if (total > 0) {
         vw_counter_add(&tx->counters.reaped, total);
         vw_counter_add(&tx->counters.reaps, 1);
     }
     if (bytes > 0)
-        vw_limit_complete(&tx->limit, bytes, now_ms());
-    wake_if_room(tx);
+        vw_limit_complete(&tx->limit, bytes, vw_tx_now_ms());
+    vw_tx_wake_if_room(tx);
     return total;
 }
 
@@ -310,14 +281,6 @@ invalid:
     return -EINVAL;
 }
 
-static VW_ALWAYS_INLINE int add_slot(struct vw_tx *tx, struct vw_tx_slot *slot)
-{
-    return vw_unlikely(slot->urgent)
-               ? vw_driver_ring_add_urgent(&tx->queue.ring, slot->segments, slot->segment_count, 0,
-                                           slot)
-               : vw_driver_ring_add(&tx->queue.ring, slot->segments, slot->segment_count, 0, slot);
-}
-
 static VW_ALWAYS_INLINE int put_frame(struct vw_driver_pair *pair,
                                       const struct vw_tx_packet *packet)
 {
@@ -328,7 +291,7 @@ static VW_ALWAYS_INLINE int put_frame(struct vw_driver_pair *pair,
     if (vw_unlikely(error != 0))
         return error;
     slot->urgent = tx->rules->urgent && packet->urgent;
-    error = add_slot(tx, slot);
+    error = vw_tx_add_slot(tx, slot);
     if (vw_unlikely(error != 0))
         return error;
     tx->free_count--;
@@ -339,7 +302,7 @@ static VW_ALWAYS_INLINE int put_frame(struct vw_driver_pair *pair,
     slot->number = tx->number++;
     slot->in_use = true;
     if (slot->flow)
-        flow_add(slot->flow, slot->bytes);
+        vw_flow_add(slot->flow, slot->bytes);
     if (slot->counted)
         vw_limit_queue(&tx->limit, slot->bytes);
     return 0;
@@ -459,6 +422,17 @@ int vw_tx_burst(struct vw_net *net, unsigned index, const struct vw_tx_packet *p
     return result;
 }
 
+static int reap(struct vw_driver_pair *pair)
+{
+    unsigned count;
+
+    if (vw_pair_is_down(pair))
+        return -ENOTCONN;
+    count = vw_tx_collect(pair);
+    vw_tx_tell_woken(pair);
+    return count == 0 && vw_driver_queue_broken(&pair->tx.queue) ? -EIO : (int)count;
+}
+
 int vw_tx_reap(struct vw_net *net, unsigned index)
 {
     struct vw_driver_pair *pair = vw_pair_of(net, index);
@@ -469,13 +443,7 @@ int vw_tx_reap(struct vw_net *net, unsigned index)
     if (pair->tx.in_done)
         return -EBUSY;
     vw_pair_lock(pair);
-    if (vw_pair_is_down(pair))
-        result = -ENOTCONN;
-    else
-        result = (int)vw_tx_collect(pair);
-    vw_tx_tell_woken(pair);
-    if (result == 0 && vw_driver_queue_broken(&pair->tx.queue))
-        result = -EIO;
+    result = reap(pair);
     vw_pair_unlock(pair);
     return result;
 }
@@ -511,86 +479,4 @@ int vw_tx_set_policy(struct vw_net *net, unsigned index, enum vw_tx_policy polic
         vw_pair_wake(pair);
     vw_pair_unlock(pair);
     return 0;
-}
-
-/* ---- loss of the device ---- */
-
-static int by_number(const void *a, const void *b)
-{
-    const struct vw_tx_slot *const *first = a, *const *second = b;
-
-    return (int32_t)((*first)->number - (*second)->number) < 0 ? -1 : 1;
-}
-
-/* All slots in use, oldest first; the room is behind the free ones in the same array. */
-static unsigned sort_in_flight(struct vw_tx *tx, struct vw_tx_slot **sorted)
-{
-    unsigned count = 0;
-
-    for (unsigned i = 0; i < tx->queue.size; i++)
-        if (tx->slots[i].in_use)
-            sorted[count++] = &tx->slots[i];
-    qsort(sorted, count, sizeof(struct vw_tx_slot *), by_number);
-    return count;
-}
-
-void vw_tx_resend(struct vw_driver_pair *pair)
-{
-    struct vw_tx *tx = &pair->tx;
-    struct vw_tx_slot **sorted = tx->free + tx->free_count;
-    unsigned count = sort_in_flight(tx, sorted);
-
-    /* They fitted into the same ring before. */
-    for (unsigned i = 0; i < count; i++)
-        add_slot(tx, sorted[i]);
-    tx->held = count;
-    vw_tx_publish(pair);
-}
-
-void vw_tx_lose_all(struct vw_driver_pair *pair)
-{
-    struct vw_tx *tx = &pair->tx;
-    struct vw_tx_slot **sorted = tx->free + tx->free_count;
-    unsigned count = sort_in_flight(tx, sorted);
-
-    for (unsigned i = 0; i < count; i++) {
-        struct vw_tx_slot *slot = sorted[i]; /* release_slot writes it where it is already */
-
-        release_slot(tx, slot);
-        tell_done(pair, slot->token, 0);
-    }
-    vw_counter_add(&tx->counters.drop_lost, count);
-    vw_limit_forget(&tx->limit, now_ms());
-    wake_if_room(tx);
-}
-
-/* ---- flows ---- */
-
-struct vw_flow {
-    uint64_t bytes; /* several pairs may carry one flow */
-};
-
-static void flow_add(struct vw_flow *flow, uint32_t bytes)
-{
-    __atomic_fetch_add(&flow->bytes, bytes, __ATOMIC_RELAXED);
-}
-
-static void flow_remove(struct vw_flow *flow, uint32_t bytes)
-{
-    __atomic_fetch_sub(&flow->bytes, bytes, __ATOMIC_RELAXED);
-}
-
-struct vw_flow *vw_flow_new(struct vw_net *net)
-{
-    return net ? calloc(1, sizeof(struct vw_flow)) : NULL;
-}
-
-void vw_flow_free(struct vw_flow *flow)
-{
-    free(flow);
-}
-
-uint64_t vw_flow_in_flight(const struct vw_flow *flow)
-{
-    return vw_shared_load(&flow->bytes);
 }

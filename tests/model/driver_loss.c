@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -20,11 +21,14 @@
 
 #define BUFFERS 128
 #define FRAMES 40000
+#define LIVES 8 /* of the device, at most */
 
 struct scene {
     struct lab lab;
     char folder[32], path[64];
-    pid_t device;
+    pid_t device, devices[LIVES];
+    int gates[LIVES]; /* each holds a device back until it is closed */
+    unsigned next_device;
     uint64_t number[BUFFERS]; /* of the frame that lies in each buffer */
     bool in_flight[BUFFERS];
     uint64_t received[FRAMES]; /* how often each frame came back */
@@ -33,22 +37,15 @@ struct scene {
     unsigned disconnected, reconnected;
 };
 
-static void start_device(struct scene *scene)
+/* The life of a child: nothing of cmocka here. It begins when its pipe is closed. */
+static void device_main(struct scene *scene, int gate)
 {
-    pid_t parent = getpid();
-
-    scene->device = fork();
-    assert_true(scene->device >= 0);
-    if (scene->device > 0)
-        return;
-    /* The child: nothing of cmocka here, and its end is that of its parent. */
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent)
-        _exit(1);
     struct vw_device_options options = {
         .queue_pairs = 1, .fd = -1, .socket_path = scene->path, .features_on = vw_bit(VW_F_URGENT)};
     struct vw_device *device;
     char error[256];
+
+    (void)!read(gate, error, 1);
     if (vw_port_open("loop", 1, NULL, &options.port, error, sizeof(error)) != 0 ||
         vw_device_create(&options, &device, error, sizeof(error)) != 0)
         _exit(1);
@@ -57,6 +54,39 @@ static void start_device(struct scene *scene)
         poll(&wait, 1, -1);
         vw_device_process(device);
     }
+}
+
+/* All children at once, as long as this process has one thread. */
+static void prepare_devices(struct scene *scene)
+{
+    pid_t parent = getpid();
+
+    for (unsigned i = 0; i < LIVES; i++) {
+        int ends[2];
+
+        assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+        scene->devices[i] = fork();
+        assert_true(scene->devices[i] >= 0);
+        if (scene->devices[i] == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            for (unsigned k = 0; k < i; k++)
+                close(scene->gates[k]);
+            close(ends[1]);
+            if (getppid() == parent)
+                device_main(scene, ends[0]);
+            _exit(1);
+        }
+        close(ends[0]);
+        scene->gates[i] = ends[1];
+    }
+    scene->next_device = 0;
+}
+
+static void start_device(struct scene *scene)
+{
+    assert_true(scene->next_device < LIVES);
+    scene->device = scene->devices[scene->next_device];
+    close(scene->gates[scene->next_device++]);
 }
 
 static void kill_device(struct scene *scene)
@@ -171,7 +201,10 @@ static void wait_for_both(struct scene *scene)
     }
 }
 
-static void open_scene(struct scene *scene, const struct lab_case *test, int reconnect)
+typedef void done_function(void *context, unsigned pair, void *token, int sent);
+
+static void open_scene(struct scene *scene, const struct lab_case *test, int reconnect,
+                       done_function *tx_done, void *context)
 {
     struct vw_net_options options;
     struct lab *lab = &scene->lab;
@@ -182,17 +215,19 @@ static void open_scene(struct scene *scene, const struct lab_case *test, int rec
     snprintf(scene->folder, sizeof(scene->folder), "/tmp/vw-test-XXXXXX");
     assert_non_null(mkdtemp(scene->folder));
     snprintf(scene->path, sizeof(scene->path), "%s/s", scene->folder);
+    prepare_devices(scene);
     start_device(scene);
     lab_options(lab, &options);
     options.socket_path = scene->path;
     options.reconnect = reconnect;
     options.connect_ms = WAIT_MS;
-    options.tx_done = done;
-    options.tx_context = scene;
+    options.tx_done = tx_done;
+    options.tx_context = context;
     if (vw_net_open(&options, &lab->net, error, sizeof(error)) != 0)
         fail_msg("vw_net_open: %s", error);
     lab_buffers(lab, BUFFERS);
-    assert_true(vw_queue_fd(lab->net, 0) >= 0);
+    if (test->manner == OWN_LOOP)
+        assert_true(vw_queue_fd(lab->net, 0) >= 0);
 }
 
 static void close_scene(struct scene *scene)
@@ -200,6 +235,10 @@ static void close_scene(struct scene *scene)
     vw_net_close(scene->lab.net);
     vw_flow_free(scene->lab.flow);
     kill_device(scene);
+    while (scene->next_device < LIVES) {
+        start_device(scene);
+        kill_device(scene);
+    }
     unlink(scene->path);
     rmdir(scene->folder);
 }
@@ -240,7 +279,7 @@ static unsigned killed_and_started_again(const struct lab_case *test)
     unsigned resent = 0;
 
     assert_non_null(scene);
-    open_scene(scene, test, 1);
+    open_scene(scene, test, 1, done, scene);
     for (unsigned life = 0; life < 6; life++) {
         traffic(scene, 1 + random_below(&scene->lab.random, 200));
         kill_device(scene);
@@ -305,7 +344,7 @@ static void told_as_lost(void **unused)
 
     (void)unused;
     assert_non_null(scene);
-    open_scene(scene, &test, 0);
+    open_scene(scene, &test, 0, done, scene);
     traffic(scene, 20);
     kill_device(scene);
     send_some(scene);
@@ -327,11 +366,100 @@ static void told_as_lost(void **unused)
     free(scene);
 }
 
+/* ---- the pair in one thread, the device's coming and going in another ---- */
+
+struct duet {
+    struct scene scene;
+    _Atomic bool stop;
+    _Atomic uint64_t done; /* tokens come back in either thread */
+    uint64_t sent;
+    char *frame;
+};
+
+static void duet_done(void *context, unsigned pair, void *token, int sent)
+{
+    struct duet *duet = context;
+
+    assert_true(pair == 0 && token == duet && sent);
+    atomic_fetch_add(&duet->done, 1);
+}
+
+static void *duet_thread(void *argument)
+{
+    struct duet *duet = argument;
+    struct vw_net *net = duet->scene.lab.net;
+    const struct vw_piece piece = {duet->frame, 60};
+    struct vw_tx_packet packets[8];
+    struct vw_rx_packet received[8];
+    unsigned turns = 0;
+
+    for (unsigned i = 0; i < 8; i++)
+        packets[i] =
+            (struct vw_tx_packet){.pieces = &piece, .piece_count = 1, .token = duet, .flow = NULL};
+    while (!atomic_load(&duet->stop)) {
+        int taken = vw_tx_burst(net, 0, packets, 8, 0);
+        int count = vw_rx_burst(net, 0, received, 8);
+
+        assert_true(taken >= 0 || taken == -ENOTCONN);
+        assert_true(count >= 0 || count == -ENOTCONN);
+        duet->sent += taken > 0 ? (unsigned)taken : 0;
+        if (count > 0)
+            vw_rx_release(net, 0, received, (unsigned)count);
+        if (taken <= 0 && count <= 0)
+            assert_true(vw_wait(net, 0, 1) >= 0);
+        if (turns++ % 4 == 0)
+            vw_tx_reap(net, 0);
+    }
+    return NULL;
+}
+
+static void the_pair_in_another_thread(void **unused)
+{
+    const struct lab_case test = {.features = "packed=off",
+                                  .policy = VW_TX_DEFERRED,
+                                  .mode = VW_RX_AUTO,
+                                  .manner = WAITING,
+                                  .ring = 64,
+                                  .longest = 60};
+    struct duet *duet = calloc(1, sizeof(*duet));
+    struct scene *scene = &duet->scene;
+    pthread_t thread;
+
+    (void)unused;
+    assert_non_null(duet);
+    open_scene(scene, &test, 1, duet_done, duet);
+    duet->frame = vw_alloc(scene->lab.net, 64);
+    lab_frame(0, (uint8_t *)duet->frame, 60, false);
+    assert_int_equal(pthread_create(&thread, NULL, duet_thread, duet), 0);
+    for (unsigned life = 0; life < 4; life++) {
+        struct pollfd wait = {.fd = vw_net_fd(scene->lab.net), .events = POLLIN};
+
+        usleep(20000); /* lets traffic flow; nothing depends on how much */
+        kill_device(scene);
+        start_device(scene);
+        while (scene->reconnected == life) {
+            assert_int_equal(poll(&wait, 1, WAIT_MS), 1);
+            int events = vw_process(scene->lab.net);
+            assert_true(events >= 0);
+            scene->reconnected += (events & VW_EVENT_RECONNECTED) != 0;
+        }
+    }
+    atomic_store(&duet->stop, true);
+    pthread_join(thread, NULL);
+    assert_int_equal(vw_tx_burst(scene->lab.net, 0, NULL, 0, 0), 0);
+    while (vw_tx_in_flight(scene->lab.net, 0) > 0)
+        assert_true(vw_tx_reap(scene->lab.net, 0) >= 0);
+    assert_true(atomic_load(&duet->done) == duet->sent && duet->sent > 0);
+    close_scene(scene);
+    free(duet);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(everything_is_sent_again),
         cmocka_unit_test(told_as_lost),
+        cmocka_unit_test(the_pair_in_another_thread),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
