@@ -45,9 +45,20 @@ int vw_rx_shape_of(const struct vw_net *net, struct vw_rx_shape *shape)
 #define TABLE_SEGMENTS 20u
 _Static_assert(TABLE_SEGMENTS >= VW_BIG_MAX_PAGES + 2, "a table takes any buffer");
 
-static unsigned table_segments(const struct vw_rx_shape *shape)
+/*
+ * On a packed ring with indirect descriptors a big buffer is one direct descriptor instead: it
+ * takes one ring entry either way, its pages follow one another, and DPDK 22.11 (the batch path of
+ * its receive) takes an indirect table for the buffer itself and writes the frame there.
+ */
+static bool is_flat(const struct vw_net *net)
 {
-    return shape->mode == VW_RX_BIG ? TABLE_SEGMENTS : 0;
+    return vw_has(net->features, VIRTIO_F_RING_PACKED) &&
+           vw_has(net->features, VIRTIO_RING_F_INDIRECT_DESC);
+}
+
+static unsigned table_segments(const struct vw_net *net, const struct vw_rx_shape *shape)
+{
+    return shape->mode == VW_RX_BIG && !is_flat(net) ? TABLE_SEGMENTS : 0;
 }
 
 static unsigned chunks_of(unsigned ring_size)
@@ -71,7 +82,7 @@ uint64_t vw_rx_bytes(const struct vw_net *net)
 
     if (vw_rx_shape_of(net, &shape) != 0)
         return 0; /* told by vw_rx_create */
-    uint64_t ring = vw_driver_queue_bytes(net, size, table_segments(&shape));
+    uint64_t ring = vw_driver_queue_bytes(net, size, table_segments(net, &shape));
     if (shape.mode == VW_RX_MERGEABLE)
         return ring + (uint64_t)chunks_of(size) * VW_RX_CHUNK;
     if (shape.mode == VW_RX_BIG && !vw_has(net->features, VIRTIO_RING_F_INDIRECT_DESC))
@@ -117,10 +128,11 @@ int vw_rx_create(struct vw_driver_pair *pair)
 
     if (vw_rx_shape_of(net, &rx->shape) != 0)
         return refuse_shape(net);
-    int error =
-        vw_driver_queue_create(net, &rx->queue, 2 * pair->index, size, table_segments(&rx->shape));
+    int error = vw_driver_queue_create(net, &rx->queue, 2 * pair->index, size,
+                                       table_segments(net, &rx->shape));
     if (error != 0)
         return error;
+    rx->flat = is_flat(net);
     rx->buffer_count = 2 * size;
     rx->buffers = calloc(rx->buffer_count, sizeof(*rx->buffers));
     rx->done_capacity = size + VW_RX_BATCH;
@@ -231,7 +243,7 @@ static VW_ALWAYS_INLINE bool equip(struct vw_driver_pair *pair, struct vw_rx_buf
         !grow(&pair->net->shared, rx, buffer))
         return false;
     buffer->size = rx->shape.bytes;
-    buffer->pages = rx->shape.pages;
+    buffer->pages = rx->flat ? 0 : rx->shape.pages;
     return true;
 }
 
@@ -268,7 +280,7 @@ static unsigned post_all(struct vw_driver_pair *pair)
 {
     struct vw_rx *rx = &pair->rx;
     unsigned count = 0;
-    unsigned entries = rx->queue.segments ? 1 : rx->shape.descriptors;
+    unsigned entries = rx->queue.segments || rx->flat ? 1 : rx->shape.descriptors;
 
     while (rx->free && rx->queue.ring.free >= entries) {
         struct vw_rx_buffer *buffer = rx->free;

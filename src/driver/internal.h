@@ -129,6 +129,7 @@ struct vw_rx {
     struct vw_driver_queue queue;
     struct vw_rx_shape shape; /* of new buffers */
     uint64_t check_features;  /* what headers may ask for, as vw_net_header_check wants it */
+    bool flat;  /* each buffer is one run of memory, and one descriptor */
     bool idle;  /* the last look found nothing: returned buffers are posted at once */
     bool armed; /* a call was asked for, and none came since */
     struct vw_packet_average average;

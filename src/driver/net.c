@@ -63,13 +63,23 @@ static void read_space(struct vw_net *net, struct space *space)
         transport->ops->read_config(transport, 0, sizeof(space->bytes), space->bytes) == 0;
 }
 
+/* Several pairs need no control queue where each queue is enabled by a message of its own. */
+static uint64_t without_control(uint64_t features)
+{
+    return vw_features_close(features & ~BIT(VIRTIO_NET_F_CTRL_VQ)) |
+           (features & BIT(VIRTIO_NET_F_MQ));
+}
+
+/*
+ * A back-end without a configuration space leaves that, and the control queue with it, to its VMM:
+ * DPDK's net_vhost and VPP offer CTRL_VQ all the same, and never look at the queue.
+ */
 static uint64_t choose_features(const struct vw_net *net, uint64_t offered, bool config)
 {
     uint64_t features = vw_driver_wanted_features(net) & offered;
 
-    if (!config)
-        features &= ~CONFIG_FEATURES;
-    return vw_features_close(features);
+    return config ? vw_features_close(features)
+                  : without_control(vw_features_close(features) & ~CONFIG_FEATURES);
 }
 
 static int take_pairs(struct vw_net *net, const struct space *space)
@@ -82,6 +92,9 @@ static int take_pairs(struct vw_net *net, const struct space *space)
     else if (transport->ops->max_pairs(transport, &pairs) != 0 || pairs == 0)
         pairs = 1;
     net->max_pairs = pairs;
+    /* vhost-user numbers queues with 8 bits. */
+    if (vw_net_control_queue_index(net->features, pairs) > 255)
+        net->features = without_control(net->features);
     if (net->options.queue_pairs > 1 && !vw_has(net->features, VIRTIO_NET_F_MQ))
         return vw_driver_fail(net, -ENOTSUP, "the device has only one queue pair, not %u",
                               net->options.queue_pairs);
@@ -121,8 +134,6 @@ static int negotiate(struct vw_net *net, uint64_t offered)
 
     read_space(net, &space);
     net->features = choose_features(net, offered, space.there);
-    net->guest_offloads = net->features & VW_NET_GUEST_OFFLOADS;
-    net->header_size = vw_net_header_size(net->features);
     net->rx_mode = net->options.rx_mode;
     if (net->options.tx_policy == VW_TX_URGENT && !vw_has(net->features, VW_F_URGENT))
         return vw_driver_fail(net, -ENOTSUP,
@@ -130,6 +141,8 @@ static int negotiate(struct vw_net *net, uint64_t offered)
     if ((error = take_config(net, &space)) != 0 || (error = take_pairs(net, &space)) != 0 ||
         (error = take_mtu(net)) != 0)
         return error;
+    net->guest_offloads = net->features & VW_NET_GUEST_OFFLOADS;
+    net->header_size = vw_net_header_size(net->features);
     error = net->transport->ops->accept(net->transport, net->features);
     return error ? transport_failed(net, error, "accepting features") : 0;
 }

@@ -365,6 +365,39 @@ static void configuration_values(void **unused)
     }
 }
 
+/* A back-end without a configuration space has no control queue either, whatever it offers; and one
+ * with too many pairs cannot have one. Several pairs work all the same. */
+static void without_a_control_queue(void **unused)
+{
+    (void)unused;
+    for (unsigned config = 0; config < 2; config++)
+        for (unsigned pairs = 1; pairs <= 2; pairs++) {
+            struct world *world =
+                prepare(F(MQ) | F(CTRL_VQ) | F(CTRL_RX) | F(HASH_REPORT) | F(MAC) | F(MTU));
+            struct vw_net_info info;
+
+            if (!config)
+                world->back_end.protocol &= ~vw_bit(VW_VU_PF_CONFIG);
+            world->back_end.pairs = 128;
+            put16(world->back_end.config + 8, 128);
+            open_with(world, pairs, VW_TX_DEFERRED, true);
+            if (config && pairs == 1) { /* without MQ it is queue 2, and nobody serves it */
+                assert_int_equal(world->opened, 0);
+                vw_net_info(world->net, &info);
+                assert_true(info.features & F(CTRL_VQ));
+            } else {
+                assert_int_equal(world->opened, 0);
+                vw_net_info(world->net, &info);
+                assert_int_equal(info.queue_pairs, pairs);
+                assert_true(!(info.features & (F(CTRL_VQ) | F(CTRL_RX) | F(HASH_REPORT))));
+                assert_int_equal(info.header_size, 12);
+                assert_int_equal(vw_set_promiscuous(world->net, 1), -ENOTSUP);
+                assert_int_equal(info.mtu, 1500);
+            }
+            end(world);
+        }
+}
+
 static void urgent_needs_a_device_that_knows_it(void **unused)
 {
     struct world *world = prepare(0);
@@ -500,6 +533,7 @@ int main(void)
         cmocka_unit_test(frames_that_cannot_be_sent),
         cmocka_unit_test(headers_of_sent_frames),
         cmocka_unit_test(configuration_values),
+        cmocka_unit_test(without_a_control_queue),
         cmocka_unit_test(urgent_needs_a_device_that_knows_it),
         cmocka_unit_test(a_device_at_random),
     };
