@@ -465,6 +465,9 @@ void vw_receive_discard(struct vw_pair *pair)
         if (count > 0)
             port->release(pair->port_queue, count);
         vw_count(&pair->receive->counters.drop_disconnected, count);
+        count = 0;
+        if (pair->port_queue->port->on_demand)
+            break;
         count = port->receive(pair->port_queue, in->frames, VW_PORT_BATCH);
         if (count == 0)
             break;

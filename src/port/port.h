@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Where a device's frames go: one interface for a TAP, a loop, nothing at all, and what comes later.
+ * Where a device's frames go: one interface for a TAP, a loop, nothing at all, and what comes
+ * later.
  *
  * Theory of operation
  * -------------------
@@ -48,18 +49,18 @@
 #define VW_PORT_BATCH 64
 
 struct vw_frame {
-    struct iovec *iov;   /* [0] the header, then the Ethernet frame */
+    struct iovec *iov; /* [0] the header, then the Ethernet frame */
     uint32_t iov_count;
-    uint32_t length;     /* bytes of the Ethernet frame, without the header */
+    uint32_t length; /* bytes of the Ethernet frame, without the header */
 };
 
 /* How a transmitted frame fared. */
 enum vw_port_result {
     VW_PORT_SENT,
-    VW_PORT_REFUSED,  /* the port does not take such a frame (for a TAP: EINVAL) */
-    VW_PORT_DOWN,     /* the interface is down */
-    VW_PORT_GONE,     /* the interface was deleted */
-    VW_PORT_FAILED,   /* anything else */
+    VW_PORT_REFUSED, /* the port does not take such a frame (for a TAP: EINVAL) */
+    VW_PORT_DOWN,    /* the interface is down */
+    VW_PORT_GONE,    /* the interface was deleted */
+    VW_PORT_FAILED,  /* anything else */
     VW_PORT_RESULT_COUNT,
 };
 
@@ -161,15 +162,16 @@ struct vw_port {
      * frame of a loop, may use an offload that is now off.
      */
     uint64_t features;
-    unsigned mtu;               /* 0: the port has no opinion */
-    bool mtu_chosen;            /* the user gave it: worth telling the guest */
+    unsigned mtu;    /* 0: the port has no opinion */
+    bool on_demand;  /* frames are made when they are asked for: none is ever stale */
+    bool mtu_chosen; /* the user gave it: worth telling the guest */
 
     /* For changes of link state: a descriptor to poll for reading (or -1), and what to call then.
      * Both belong to the control thread. link_changed returns true if link_up changed. */
     int link_fd;
     bool (*link_changed)(struct vw_port *port);
-    bool link_up;               /* the interface exists and is up, as far as we can see it */
-    char description[64];       /* for people: "tap vw0" */
+    bool link_up;         /* the interface exists and is up, as far as we can see it */
+    char description[64]; /* for people: "tap vw0" */
 };
 
 /*

@@ -315,6 +315,7 @@ static int open_probe(const struct vw_port_options *options, const struct vw_por
     port->features = options->offload ? VW_PORT_OFFLOADS | VW_PORT_OFFLOADS_USO : 0;
     port->mtu = options->mtu;
     port->link_fd = -1;
+    port->on_demand = ops == &source_ops;
     port->link_up = true;
     snprintf(port->description, sizeof(port->description), "%s", ops->name);
     while (port->queue_count < options->queues) {
