@@ -54,12 +54,15 @@ def check_tree(root, prefix, files):
     manuals = {os.path.basename(name).removesuffix(".gz") for name in files if "/man" in name}
     ours = {name for name in os.listdir(os.path.join(SOURCE, "man"))
             if name[-2:] in (".1", ".3", ".7")}
-    ok(ours and manuals == ours, "every manual page is installed", f"{manuals} of {ours}")
+    # and more names: a page of the library serves several functions (test_library.py)
+    ok(ours and manuals >= ours, "every manual page is installed", f"{manuals} of {ours}")
     leaks = []
     for name in files:
         with open(os.path.join(root, name), "rb") as file:
-            if os.fsencode(BUILD) in file.read() and not name.endswith("bin/virtwire"):
-                leaks.append(name)
+            content = file.read()
+        binary = content.startswith((b"\x7fELF", b"!<arch>"))  # has debugging information
+        if os.fsencode(BUILD) in content and not binary:
+            leaks.append(name)
     ok(not leaks, "no text names the build tree", leaks)
 
 
