@@ -65,6 +65,7 @@ static int echo_prepare(struct traffic_worker *worker)
         options->tx_ring_size + FRAMES_PER_ENTRY * options->rx_ring_size + TRAFFIC_MAX_BURST;
     echo->packets = calloc(echo->capacity, sizeof(*echo->packets));
     echo->done = calloc(echo->capacity, sizeof(*echo->done));
+    /* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers is meant */
     echo->free = calloc(echo->capacity, sizeof(*echo->free));
     echo->waiting = calloc(echo->capacity, sizeof(*echo->waiting));
     if (echo->packets == NULL || echo->done == NULL || echo->free == NULL || echo->waiting == NULL)

@@ -82,7 +82,7 @@ static int share_work(struct pktgen *pktgen, const struct traffic_worker *worker
 
     if (getrandom(&run, sizeof(run), 0) < 0)
         return -errno;
-    pktgen->sequences = calloc(flows, sizeof(*pktgen->sequences));
+    pktgen->sequences = calloc(flows + 1u, sizeof(*pktgen->sequences));
     if (pktgen->sequences == NULL)
         return -ENOMEM;
     vw_probe_writer_init(&pktgen->writer, &options->addresses, run, index, queues, flows,

@@ -277,7 +277,7 @@ static int init_source(struct probe_queue *probe, const struct vw_port_options *
     source->stride = (VW_PORT_HEADER + vw_probe_sizes_longest(&source->sizes) + VW_CACHE_LINE - 1) /
                      VW_CACHE_LINE * VW_CACHE_LINE;
     source->buffers = vw_port_allocate(SOURCE_SLOTS * source->stride);
-    source->sequences = calloc(flows, sizeof(*source->sequences));
+    source->sequences = calloc(flows + 1u, sizeof(*source->sequences));
     if (source->buffers == NULL || source->sequences == NULL)
         return -ENOMEM;
     vw_probe_addresses_default(&addresses);
