@@ -360,21 +360,29 @@ static int set_vring_kick(struct vw_device *device, const struct vw_vu_message *
     return queue->live ? 0 : refresh(device, queue);
 }
 
+/* Call and error descriptors: the ring that the message names takes what came with it, or none. */
+static int take_notifier(struct vw_device *device, const struct vw_vu_message *message,
+                         int (*set)(struct vw_queue *queue, int fd), struct vw_queue **queue)
+{
+    if (find_queue(device, (uint32_t)message->payload.u64 & VW_VU_RING_MASK, queue) < 0)
+        return -EINVAL;
+    vw_device_pause(device);
+    if (set(*queue, vw_socket_take_fd(&device->receiver, 0)) < 0)
+        return refuse(device, -EINVAL, "the descriptor is no eventfd, socket or pipe");
+    return 0;
+}
+
 static int set_vring_call(struct vw_device *device, const struct vw_vu_message *message,
                           struct vw_vu_message *reply)
 {
     struct vw_queue *queue;
 
     (void)reply;
-    if (find_queue(device, (uint32_t)message->payload.u64 & VW_VU_RING_MASK, &queue) < 0)
-        return -EINVAL;
-    vw_device_pause(device);
-    if (vw_queue_set_call_fd(queue, vw_socket_take_fd(&device->receiver, 0)) < 0)
-        return refuse(device, -EINVAL, "the descriptor is no eventfd, socket or pipe");
+    int error = take_notifier(device, message, vw_queue_set_call_fd, &queue);
     /* A call may have gone to the descriptor before this one and never have been seen. */
-    if (queue->live && queue->call_fd >= 0)
+    if (error == 0 && queue->live && queue->call_fd >= 0)
         vw_queue_call(queue);
-    return 0;
+    return error;
 }
 
 static int set_vring_err(struct vw_device *device, const struct vw_vu_message *message,
@@ -383,12 +391,7 @@ static int set_vring_err(struct vw_device *device, const struct vw_vu_message *m
     struct vw_queue *queue;
 
     (void)reply;
-    if (find_queue(device, (uint32_t)message->payload.u64 & VW_VU_RING_MASK, &queue) < 0)
-        return -EINVAL;
-    vw_device_pause(device);
-    if (vw_queue_set_error_fd(queue, vw_socket_take_fd(&device->receiver, 0)) < 0)
-        return refuse(device, -EINVAL, "the descriptor is no eventfd, socket or pipe");
-    return 0;
+    return take_notifier(device, message, vw_queue_set_error_fd, &queue);
 }
 
 static int vring_kick(struct vw_device *device, const struct vw_vu_message *message,
