@@ -114,7 +114,7 @@ class Process:
     """A running child with its output in files."""
 
     def __init__(self, name, command, log_directory, stdin=subprocess.DEVNULL, environment=None,
-                 merge=True, **options):
+                 merge=True, before_exec=die_with_parent, **options):
         self.name = name
         self.command = command
         self.output = os.path.join(log_directory, name + ".log")
@@ -124,7 +124,7 @@ class Process:
                 self.child = subprocess.Popen(command, stdin=stdin, stdout=out,
                                               stderr=subprocess.STDOUT if merge else err,
                                               env={**os.environ, **(environment or {})},
-                                              preexec_fn=die_with_parent, **options)
+                                              preexec_fn=before_exec, **options)
             except FileNotFoundError as problem:
                 raise Failure(f"no program {command[0]}: run `make deps-test`") from problem
         RESOURCES.logs[name] = self.output
