@@ -30,6 +30,27 @@ static inline bool vw_iov_in_first(const struct iovec *iov, size_t count, size_t
     return count > 0 && offset <= iov->iov_len && length <= iov->iov_len - offset;
 }
 
+/* Copies a frame that is short as a rule: 32 to 128 bytes without a call and without a loop, in
+ * blocks that overlap. */
+static VW_ALWAYS_INLINE void vw_copy_short(void *to, const void *from, size_t length)
+{
+    char *target = to;
+    const char *source = from;
+
+    if (vw_unlikely(length < 32 || length > 128)) {
+        memcpy(target, source, length);
+        return;
+    }
+    if (length > 64) {
+        memcpy(target, source, 32);
+        memcpy(target + 32, source + 32, 32);
+        memcpy(target + length - 64, source + length - 64, 32);
+    } else {
+        memcpy(target, source, 32);
+    }
+    memcpy(target + length - 32, source + length - 32, 32);
+}
+
 /* Copies up to `length` bytes from byte `offset` of the list; returns how many there were. */
 static inline size_t vw_iov_read(const struct iovec *iov, size_t count, size_t offset, void *to,
                                  size_t length)

@@ -46,6 +46,24 @@ static inline void vw_full_barrier(void)
 #endif
 }
 
+/* Sends for a cache line that will soon be read, or written: the other core has it, as a rule. Any
+ * address is allowed. */
+static inline void vw_prefetch(const void *address)
+{
+    __builtin_prefetch(address);
+}
+
+static inline void vw_prefetch_write(const void *address)
+{
+#if defined(__x86_64__)
+    /* Every 64-bit processor takes this instruction, but the compiler, told of none in particular,
+     * would only prefetch for reading. */
+    __asm__ __volatile__("prefetchw %0" ::"m"(*(const char *)address));
+#else
+    __builtin_prefetch(address, 1);
+#endif
+}
+
 /* Tells the processor that this is a spin loop. */
 static inline void vw_cpu_relax(void)
 {

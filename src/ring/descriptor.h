@@ -53,15 +53,37 @@ static VW_ALWAYS_INLINE struct vw_descriptor vw_descriptor_copy(const void *from
                                 le64toh(vw_shared_load(&words[1])), packed);
 }
 
-/* The last eight bytes of a descriptor, to be stored at once. */
+/* The same of a packed ring, acquiring what the peer wrote before it released the flags. */
+static VW_ALWAYS_INLINE struct vw_descriptor
+vw_descriptor_acquire(const struct vring_packed_desc *from)
+{
+    const vw_alias64 *words = (const void *)from;
+    uint64_t second = le64toh(vw_shared_acquire(&words[1]));
+
+#if defined(__SANITIZE_THREAD__)
+    /* The race detector pairs an acquire only with a release of the very same address. */
+    (void)vw_acquire_le16(&from->flags);
+#endif
+    return vw_descriptor_decode(le64toh(vw_shared_load(&words[0])), second, true);
+}
+
+/* The last eight bytes of a descriptor, stored at once. */
+static VW_ALWAYS_INLINE void vw_descriptor_store_end(void *to, uint32_t length, uint16_t at12,
+                                                     uint16_t at14)
+{
+    vw_alias64 *words = to;
+
+    vw_shared_store(&words[1],
+                    htole64((uint64_t)at14 << 48 | (uint64_t)at12 << 32 | (uint64_t)length));
+}
+
 static VW_ALWAYS_INLINE void vw_descriptor_store(void *to, uint64_t address, uint32_t length,
                                                  uint16_t at12, uint16_t at14)
 {
     vw_alias64 *words = to;
 
     vw_shared_store(&words[0], htole64(address));
-    vw_shared_store(&words[1],
-                    htole64((uint64_t)at14 << 48 | (uint64_t)at12 << 32 | (uint64_t)length));
+    vw_descriptor_store_end(to, length, at12, at14);
 }
 
 #define VW_PACKED_AVAILABLE ((uint16_t)(1u << VRING_PACKED_DESC_F_AVAIL))

@@ -8,6 +8,10 @@
  * as the ring's size, entries of an indirect table included (2.7.5.3.1), so that no loop of
  * descriptors lasts. The results are 0, a positive vw_ring_error, or -ENOBUFS where the pool is
  * full, which breaks nothing: the chain is taken again later.
+ *
+ * Nearly all chains are *plain*: one or two direct descriptors of one direction, with memory in the
+ * region that the last success lay in. The formats take those in a loop of their own, a few
+ * comparisons a descriptor, and leave everything else, violations included, to the way above.
  */
 #ifndef VW_RING_GATHER_H
 #define VW_RING_GATHER_H
@@ -96,6 +100,74 @@ int vw_gather_split_table(struct vw_gather *gather, uint64_t address, uint32_t l
                           uint32_t ring_size);
 int vw_gather_packed_table(struct vw_gather *gather, uint64_t address, uint32_t length,
                            uint32_t ring_size);
+
+/* The region of the last success, in variables of the loop's own. */
+struct vw_plain_region {
+    uint64_t guest, size; /* size 0: there is none, and no address lies in it */
+    char *local;
+};
+
+static VW_ALWAYS_INLINE struct vw_plain_region vw_plain_region(const struct vw_device_ring *ring)
+{
+    const struct vw_memory_region *region = &ring->memory->regions[ring->memory_hint];
+
+    if (vw_unlikely(ring->memory_hint >= ring->memory->count))
+        return (struct vw_plain_region){0};
+    return (struct vw_plain_region){
+        .guest = region->guest, .size = region->size, .local = region->local};
+}
+
+/* One piece at `piece`; false if the descriptor is not plain. It is asked for at once: the first
+ * two lines are all that a small frame has. */
+static VW_ALWAYS_INLINE bool vw_plain_piece(const struct vw_plain_region *region,
+                                            const struct vw_descriptor *descriptor,
+                                            struct iovec *piece)
+{
+    uint64_t offset = descriptor->address - region->guest;
+    uint32_t length = descriptor->length;
+
+    if (vw_unlikely(length == 0 || offset >= region->size || length > region->size - offset))
+        return false;
+    char *local = region->local + offset;
+    *piece = (struct iovec){.iov_base = local, .iov_len = length};
+    if (descriptor->flags & VRING_DESC_F_WRITE) {
+        vw_prefetch_write(local);
+        vw_prefetch_write(local + VW_CACHE_LINE);
+    } else {
+        vw_prefetch(local);
+        vw_prefetch(local + VW_CACHE_LINE);
+    }
+    return true;
+}
+
+/* Room for a plain chain? */
+static VW_ALWAYS_INLINE bool vw_plain_room(const struct vw_iov_pool *pool)
+{
+    return pool->capacity - pool->used >= pool->headroom + 2;
+}
+
+/* Takes over a plain chain whose `count` pieces, 1 or 2, stand at their place in the pool. False,
+ * and nothing changed: it is longer than any chain can be. */
+static VW_ALWAYS_INLINE bool vw_plain_end(struct vw_chain *chain, struct vw_iov_pool *pool,
+                                          uint32_t count, bool writable, uint16_t id)
+{
+    struct iovec *iov = pool->iov + pool->used + pool->headroom;
+    uint64_t length = iov[0].iov_len + (count > 1 ? iov[1].iov_len : 0);
+
+    if (vw_unlikely(length > UINT32_MAX))
+        return false;
+    *chain = (struct vw_chain){
+        .iov = iov,
+        .readable_count = writable ? 0 : count,
+        .writable_count = (writable ? count : 0) & 0x7fffffff,
+        .readable_length = writable ? 0 : (uint32_t)length,
+        .writable_length = writable ? (uint32_t)length : 0,
+        .id = id,
+        .slots = 1,
+    };
+    pool->used += pool->headroom + count;
+    return true;
+}
 
 /* The chain is complete: fills what does not depend on the format, and keeps the pieces. */
 static VW_ALWAYS_INLINE void vw_gather_end(const struct vw_gather *gather,

@@ -115,6 +115,69 @@ static VW_ALWAYS_INLINE int fetch_one(struct vw_device_ring *ring, struct vw_cha
     return 0;
 }
 
+/* What the loop over plain chains keeps at hand: where it is, and how many ring entries it took. */
+struct plain_place {
+    uint16_t position;
+    bool wrap;
+    uint32_t taken;
+};
+
+/* Takes the next chain if it is plain; else, or if none is available, false, with nothing changed.
+ */
+static VW_ALWAYS_INLINE bool take_plain(const struct vw_device_ring *ring,
+                                        struct plain_place *place,
+                                        const struct vw_plain_region *region,
+                                        struct vw_chain *chain, struct vw_iov_pool *pool)
+{
+    uint32_t size = ring->config.size, left = size - ring->out - place->taken, slots = 1;
+    struct vw_descriptor first, second;
+
+    first = vw_descriptor_acquire(descriptor_at(ring, place->position)); /* [available] */
+    if (!vw_packed_is_available(first.flags, place->wrap))
+        return false;
+    if (vw_unlikely(left == 0 || !vw_plain_room(pool)))
+        return false;
+    struct iovec *iov = pool->iov + pool->used + pool->headroom;
+    bool writable = (first.flags & VRING_DESC_F_WRITE) != 0;
+    uint16_t id = first.other;
+    if (vw_unlikely(first.flags & VW_GATHER_SPECIAL || !vw_plain_piece(region, &first, &iov[0])))
+        return false;
+    if (first.flags & VRING_DESC_F_NEXT) {
+        uint32_t next = place->position + 1u;
+
+        second = vw_descriptor_copy(descriptor_at(ring, next == size ? 0 : next), true);
+        if (vw_unlikely(left < 2 || second.flags & (VRING_DESC_F_NEXT | VRING_DESC_F_INDIRECT) ||
+                        ((second.flags & VRING_DESC_F_WRITE) != 0) != writable ||
+                        !vw_plain_piece(region, &second, &iov[1])))
+            return false;
+        id = second.other;
+        slots = 2;
+    }
+    if (vw_unlikely(!vw_plain_end(chain, pool, slots, writable, id)))
+        return false;
+    chain->slots = (uint16_t)slots;
+    vw_packed_advance(&place->position, &place->wrap, slots, size);
+    place->taken += slots;
+    return true;
+}
+
+/* Takes plain chains as long as there are any; returns how many. */
+static uint32_t fetch_plain(struct vw_device_ring *ring, struct vw_chain *chains, uint32_t max,
+                            struct vw_iov_pool *pool)
+{
+    struct plain_place place = {ring->next_available, ring->available_wrap, 0};
+    struct vw_plain_region region = vw_plain_region(ring);
+    uint32_t done = 0;
+
+    while (done < max && take_plain(ring, &place, &region, &chains[done], pool))
+        done++;
+    ring->next_available = place.position;
+    ring->available_wrap = place.wrap;
+    ring->out += place.taken;
+    ring->given_back -= place.taken < ring->given_back ? place.taken : ring->given_back;
+    return done;
+}
+
 static uint32_t packed_fetch(struct vw_device_ring *ring, struct vw_chain *chains, uint32_t max,
                              struct vw_iov_pool *pool)
 {
@@ -122,13 +185,16 @@ static uint32_t packed_fetch(struct vw_device_ring *ring, struct vw_chain *chain
 
     if (vw_unlikely(ring->error != VW_RING_OK))
         return 0;
-    for (; done < max && next_is_available(ring); done++) {
+    for (;;) {
+        done += fetch_plain(ring, &chains[done], max - done, pool);
+        if (done == max || !next_is_available(ring))
+            break;
         int result = fetch_one(ring, &chains[done], pool);
-
         if (vw_unlikely(result != 0)) {
             vw_gather_failed(ring, result, pool);
             break;
         }
+        done++;
     }
     return done;
 }
@@ -146,31 +212,33 @@ static void packed_give_back(struct vw_device_ring *ring, const struct vw_chain 
     ring->given_back += slots;
 }
 
-/* Writes one used descriptor for `slots` ring entries (2.8.6). WRITE says that the length counts.
- */
-static VW_ALWAYS_INLINE void put_used(struct vw_device_ring *ring, uint16_t id, uint32_t written,
-                                      uint32_t slots)
+/* Writes one used descriptor (2.8.6). WRITE says that the length counts. The first of a batch keeps
+ * its old flags for now; publish makes those of the others visible with its [used]. */
+static VW_ALWAYS_INLINE void put_used(struct vw_device_ring *ring, uint16_t position, bool wrap,
+                                      const struct vw_chain *chain, bool first)
 {
-    struct vring_packed_desc *descriptor = descriptor_at(ring, ring->next_used);
-    uint16_t flags = vw_packed_used_bits(ring->used_wrap);
+    struct vring_packed_desc *descriptor = descriptor_at(ring, position);
+    uint16_t flags = vw_packed_used_bits(wrap);
 
-    if (written > 0)
+    if (chain->written > 0)
         flags |= VRING_DESC_F_WRITE;
-    vw_store_le32(&descriptor->len, written);
-    vw_store_le16(&descriptor->id, id);
-    if (ring->batch_slots == 0) {
-        ring->batch_position = ring->next_used;
-        ring->batch_flags = flags;
-    } else {
-        vw_store_le16(&descriptor->flags, flags); /* made visible by [used] of the first one */
+    if (vw_likely(!first)) {
+        vw_descriptor_store_end(descriptor, chain->written, chain->id, flags);
+        return;
     }
-    ring->batch_slots += slots;
-    vw_packed_advance(&ring->next_used, &ring->used_wrap, slots, ring->config.size);
+    vw_store_le32(&descriptor->len, chain->written);
+    vw_store_le16(&descriptor->id, chain->id);
+    ring->batch_position = position;
+    ring->batch_flags = flags;
 }
 
 static VW_ALWAYS_INLINE void use_body(struct vw_device_ring *ring, const struct vw_chain *chains,
                                       uint32_t count, bool in_order)
 {
+    uint32_t size = ring->config.size, batch = ring->batch_slots;
+    uint16_t position = ring->next_used;
+    bool wrap = ring->used_wrap;
+
     vw_urgent_leave(ring, chains, count, true);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t slots = chains[i].slots;
@@ -179,8 +247,13 @@ static VW_ALWAYS_INLINE void use_body(struct vw_device_ring *ring, const struct 
         while (in_order && i + 1 < count && chains[i].writable_length == 0 &&
                chains[i + 1].writable_length == 0)
             slots += chains[++i].slots;
-        put_used(ring, chains[i].id, chains[i].written, slots);
+        put_used(ring, position, wrap, &chains[i], batch == 0);
+        vw_packed_advance(&position, &wrap, slots, size);
+        batch += slots;
     }
+    ring->next_used = position;
+    ring->used_wrap = wrap;
+    ring->batch_slots = batch;
 }
 
 static void packed_use(struct vw_device_ring *ring, const struct vw_chain *chains, uint32_t count)

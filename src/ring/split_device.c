@@ -122,11 +122,55 @@ static VW_ALWAYS_INLINE int gather_chain(const struct vw_device_ring *ring,
     }
 }
 
+/* Takes the chain whose head is chain->id if it is plain; else false, with nothing changed. */
+static VW_ALWAYS_INLINE bool take_plain(const struct vring_desc *table, uint32_t size,
+                                        const struct vw_plain_region *region,
+                                        struct vw_chain *chain, struct vw_iov_pool *pool)
+{
+    uint16_t id = chain->id;
+
+    if (vw_unlikely(id >= size || !vw_plain_room(pool)))
+        return false;
+    struct iovec *iov = pool->iov + pool->used + pool->headroom;
+    struct vw_descriptor first = vw_descriptor_copy(&table[id], false);
+    bool writable = (first.flags & VRING_DESC_F_WRITE) != 0;
+    if (vw_unlikely(first.flags & VW_GATHER_SPECIAL || !vw_plain_piece(region, &first, &iov[0])))
+        return false;
+    if (!(first.flags & VRING_DESC_F_NEXT))
+        return vw_plain_end(chain, pool, 1, writable, id);
+
+    if (vw_unlikely(first.other >= size || first.other == id))
+        return false;
+    struct vw_descriptor second = vw_descriptor_copy(&table[first.other], false);
+    if (vw_unlikely(second.flags & (VRING_DESC_F_NEXT | VRING_DESC_F_INDIRECT) ||
+                    ((second.flags & VRING_DESC_F_WRITE) != 0) != writable ||
+                    !vw_plain_piece(region, &second, &iov[1])))
+        return false;
+    return vw_plain_end(chain, pool, 2, writable, id);
+}
+
+/* Takes the chain whose head is chain->id, whatever it is; 0, -ENOBUFS, or an error. */
+static int take_any(struct vw_device_ring *ring, struct vw_chain *chain, struct vw_iov_pool *pool)
+{
+    struct vw_gather gather;
+
+    if (vw_unlikely(!vw_gather_begin(&gather, ring, pool, ring->config.size)))
+        return -ENOBUFS;
+    int result = gather_chain(ring, chain, &gather);
+    if (vw_unlikely(result != 0) && result != VW_GATHER_URGENT)
+        return result;
+    vw_gather_end(&gather, ring, chain, pool);
+    if (vw_unlikely(result != 0))
+        vw_urgent_arrives(ring, chain);
+    chain->slots = 1;
+    return 0;
+}
+
 static uint32_t split_fetch(struct vw_device_ring *ring, struct vw_chain *chains, uint32_t max,
                             struct vw_iov_pool *pool)
 {
-    struct vw_gather gather;
-    uint32_t done = 0;
+    const struct vring_desc *table = ring->config.descriptor_area;
+    uint32_t size = ring->config.size, done = 0;
 
     if (vw_unlikely(ring->error != VW_RING_OK))
         return 0;
@@ -134,19 +178,16 @@ static uint32_t split_fetch(struct vw_device_ring *ring, struct vw_chain *chains
     if (count > max)
         count = max;
     read_heads(ring, chains, count);
+    struct vw_plain_region region = vw_plain_region(ring);
     for (; done < count; done++) {
-        int result = -ENOBUFS;
-
-        if (vw_likely(vw_gather_begin(&gather, ring, pool, ring->config.size)))
-            result = gather_chain(ring, &chains[done], &gather);
-        if (vw_unlikely(result != 0) && result != VW_GATHER_URGENT) {
+        if (vw_likely(take_plain(table, size, &region, &chains[done], pool)))
+            continue;
+        int result = take_any(ring, &chains[done], pool);
+        if (vw_unlikely(result != 0)) {
             vw_gather_failed(ring, result, pool);
             break;
         }
-        vw_gather_end(&gather, ring, &chains[done], pool);
-        if (vw_unlikely(result != 0))
-            vw_urgent_arrives(ring, &chains[done]);
-        chains[done].slots = 1;
+        region = vw_plain_region(ring);
     }
     ring->next_available = (uint16_t)(ring->next_available + done);
     ring->out += done;
@@ -163,30 +204,27 @@ static void split_give_back(struct vw_device_ring *ring, const struct vw_chain *
     ring->given_back += count;
 }
 
-/* `passed` entries of the used ring are taken; only the first is written (2.7.9). */
-static VW_ALWAYS_INLINE void put_used(struct vw_device_ring *ring, uint16_t id, uint32_t written,
-                                      uint32_t passed)
-{
-    struct vring_used_elem *entry =
-        &used_ring(ring)->ring[ring->next_used & (ring->config.size - 1)];
-
-    vw_store_le32(&entry->id, id);
-    vw_store_le32(&entry->len, written);
-    ring->next_used = (uint16_t)(ring->next_used + passed);
-}
-
 static VW_ALWAYS_INLINE void use_body(struct vw_device_ring *ring, const struct vw_chain *chains,
                                       uint32_t count, bool in_order)
 {
+    struct vring_used_elem *entries = used_ring(ring)->ring;
+    uint32_t mask = ring->config.size - 1;
+    uint16_t next = ring->next_used;
+
     vw_urgent_leave(ring, chains, count, true);
-    for (uint32_t i = 0, first; i < count; i++) {
-        first = i;
-        /* Only what has nothing to write may be skipped: its length can not be lost. */
-        while (in_order && i + 1 < count && chains[i].writable_length == 0 &&
-               chains[i + 1].writable_length == 0)
-            i++;
-        put_used(ring, chains[i].id, chains[i].written, i - first + 1);
+    for (uint32_t i = 0; i < count; i++) {
+        struct vring_used_elem *entry = &entries[next++ & mask];
+
+        /* Only what has nothing to write may be skipped: its length can not be lost. Of the entries
+         * that it would have, the first is the one that counts (2.7.9). */
+        for (; in_order && i + 1 < count && chains[i].writable_length == 0 &&
+               chains[i + 1].writable_length == 0;
+             i++)
+            next++;
+        vw_store_le32(&entry->id, chains[i].id);
+        vw_store_le32(&entry->len, chains[i].written);
     }
+    ring->next_used = next;
 }
 
 static void split_use(struct vw_device_ring *ring, const struct vw_chain *chains, uint32_t count)
