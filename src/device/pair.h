@@ -36,7 +36,8 @@
 struct vw_transmit_batch {
     struct vw_frame frames[VW_PORT_BATCH];
     struct virtio_net_hdr_v1 headers[VW_PORT_BATCH];
-    uint16_t sums[VW_PORT_BATCH]; /* checksums that were completed here */
+    struct virtio_net_hdr_v1 no_offload; /* all zero: the header of frames that ask for nothing */
+    uint16_t sums[VW_PORT_BATCH];        /* checksums that were completed here */
     uint16_t frame_chain[VW_PORT_BATCH];
     uint32_t frame_count;
     uint32_t submitted; /* frames that the port took */

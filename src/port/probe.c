@@ -29,13 +29,13 @@
 /* What a device borrows at most at a time. Few, so that they stay in the first-level cache. */
 #define SOURCE_SLOTS VW_PORT_BATCH
 
-/* Copies of short frames lie side by side; a longer one is copied and checked by itself. */
-#define SINK_SLOT 2048
-#define SINK_SLOTS 16
+/* Copies lie side by side in so many bytes, two thirds of a first-level cache; a frame that is
+ * longer is copied and checked by itself. */
+#define SINK_BYTES 32768
 
 struct sink {
     struct vw_probe_reader reader;
-    uint8_t *copies; /* SINK_SLOTS of SINK_SLOT bytes, or one of the longest frame */
+    uint8_t *copies; /* VW_PORT_BUFFER_STRIDE bytes: the longest frame fits */
 };
 
 struct source {
@@ -57,7 +57,7 @@ struct probe_queue {
 };
 
 _Static_assert((SOURCE_SLOTS & (SOURCE_SLOTS - 1)) == 0, "free-running indices wrap");
-_Static_assert(SINK_SLOT *SINK_SLOTS < VW_PORT_MAX_FRAME, "the longest frame decides the size");
+_Static_assert(SINK_BYTES <= VW_PORT_BUFFER_STRIDE, "the longest frame decides the size");
 
 struct probe_port {
     struct vw_port port;
@@ -117,42 +117,40 @@ static void probe_drain(struct vw_port_queue *queue)
 
 /* ---- sink ------------------------------------------------------------------------------------ */
 
-static void check_long(struct sink *sink, const struct vw_frame *frame)
+static uint32_t copy_frame(uint8_t *to, const struct vw_frame *frame)
 {
-    size_t length = vw_iov_read(frame->iov + 1, frame->iov_count - 1, 0, sink->copies,
-                                vw_min64(frame->length, VW_PORT_MAX_FRAME));
+    const struct iovec *iov = frame->iov + 1;
+    uint32_t length = (uint32_t)vw_min64(frame->length, VW_PORT_MAX_FRAME);
 
-    vw_probe_read(&sink->reader, sink->copies, (uint32_t)length);
+    if (vw_unlikely(frame->iov_count != 2 || iov->iov_len < length))
+        return (uint32_t)vw_iov_read(iov, frame->iov_count - 1, 0, to, length);
+    vw_copy_short(to, iov->iov_base, length);
+    return length;
 }
 
-/* Checks frames from the first on, side by side; returns how many. */
-static uint32_t check_short(struct sink *sink, const struct vw_frame *frames, uint32_t count)
+/* Checks frames from the first on, as many as are copied side by side; returns how many. */
+static uint32_t check_some(struct sink *sink, const struct vw_frame *frames, uint32_t count)
 {
-    uint32_t lengths[SINK_SLOTS], copied = 0;
+    uint32_t lengths[VW_PORT_BATCH], offsets[VW_PORT_BATCH], copied = 0, offset = 0;
 
-    for (; copied < count && copied < SINK_SLOTS && frames[copied].length <= SINK_SLOT; copied++)
-        lengths[copied] =
-            (uint32_t)vw_iov_read(frames[copied].iov + 1, frames[copied].iov_count - 1, 0,
-                                  sink->copies + (size_t)copied * SINK_SLOT, frames[copied].length);
+    for (; copied < count && copied < VW_PORT_BATCH; copied++) {
+        if (copied > 0 && (uint64_t)offset + frames[copied].length > SINK_BYTES)
+            break;
+        lengths[copied] = copy_frame(sink->copies + offset, &frames[copied]);
+        offsets[copied] = offset;
+        offset += (lengths[copied] + VW_CACHE_LINE - 1) / VW_CACHE_LINE * VW_CACHE_LINE;
+    }
     for (uint32_t i = 0; i < copied; i++)
-        vw_probe_read(&sink->reader, sink->copies + (size_t)i * SINK_SLOT, lengths[i]);
+        vw_probe_read(&sink->reader, sink->copies + offsets[i], lengths[i]);
     return copied;
 }
 
 static uint32_t sink_transmit(struct vw_port_queue *queue, struct vw_frame *frames, uint32_t count)
 {
     struct probe_queue *probe = probe_queue(queue);
-    uint32_t checked = 0;
 
-    while (checked < count) {
-        uint32_t here = check_short(&probe->sink, frames + checked, count - checked);
-
-        if (here == 0) {
-            check_long(&probe->sink, &frames[checked]);
-            here = 1;
-        }
-        checked += here;
-    }
+    for (uint32_t checked = 0; checked < count;)
+        checked += check_some(&probe->sink, frames + checked, count - checked);
     probe->sent += count;
     count_frames(&queue->counters.transmit_sent, count);
     return count;
