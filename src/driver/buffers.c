@@ -6,9 +6,9 @@
  * -------------------
  * A queue has twice as many buffer records as ring entries: one set is posted while the other may
  * be with the caller. Records hang in a list, newest first, since what was given back last is still
- * in the cache. Small and big buffers own their memory, taken when first needed and again when the
- * shape grew; mergeable ones are cut from chunks, as long as the average frame, and a chunk is free
- * when the last buffer cut from it came back.
+ * in the cache. Each buffer owns its memory, taken when first needed and again when the shape grew,
+ * or the average frame did: a frame that is held for long keeps its own buffers, and nothing else,
+ * out of use.
  *
  * Posting is done in bulk, with one publication and one kick at most: when many entries are free;
  * or, as soon as nothing more was found, all of them. The device may need more buffers for one
@@ -61,20 +61,6 @@ static unsigned table_segments(const struct vw_net *net, const struct vw_rx_shap
     return shape->mode == VW_RX_BIG && !is_flat(net) ? TABLE_SEGMENTS : 0;
 }
 
-static unsigned chunks_of(unsigned ring_size)
-{
-    /* Both sets of buffers at their longest, and what cutting and long-held frames cost. */
-    return 2 * ring_size / (VW_RX_CHUNK / VW_PAGE) + 8;
-}
-
-/* A small buffer's memory, an odd number of cache lines: see vw_rx_mergeable_bytes. */
-static uint32_t own_memory(const struct vw_rx_shape *shape)
-{
-    if (shape->mode == VW_RX_BIG)
-        return (shape->pages + 1) * VW_PAGE;
-    return ((shape->bytes + VW_CACHE_LINE - 1) / VW_CACHE_LINE | 1) * VW_CACHE_LINE;
-}
-
 uint64_t vw_rx_bytes(const struct vw_net *net)
 {
     unsigned size = net->options.rx_ring_size;
@@ -83,32 +69,15 @@ uint64_t vw_rx_bytes(const struct vw_net *net)
     if (vw_rx_shape_of(net, &shape) != 0)
         return 0; /* told by vw_rx_create */
     uint64_t ring = vw_driver_queue_bytes(net, size, table_segments(net, &shape));
-    if (shape.mode == VW_RX_MERGEABLE)
-        return ring + (uint64_t)chunks_of(size) * VW_RX_CHUNK;
+    uint64_t each = vw_rx_shape_memory(&shape, shape.bytes);
+    if (shape.mode == VW_RX_MERGEABLE) /* both sizes: holes that the usual one left may be in use */
+        each += vw_rx_shape_memory(&shape, 0);
     if (shape.mode == VW_RX_BIG && !vw_has(net->features, VIRTIO_RING_F_INDIRECT_DESC))
         size = size / shape.descriptors + 1;
-    return ring + 2 * (uint64_t)size * (own_memory(&shape) + VW_CACHE_LINE);
+    return ring + 2 * (uint64_t)size * (each + VW_CACHE_LINE);
 }
 
 /* ---- life ---- */
-
-static int create_chunks(struct vw_driver_pair *pair)
-{
-    struct vw_rx *rx = &pair->rx;
-
-    rx->chunk_count = chunks_of(rx->queue.size);
-    rx->chunks = calloc(rx->chunk_count, sizeof(*rx->chunks));
-    if (!rx->chunks)
-        return -ENOMEM;
-    for (unsigned i = 0; i < rx->chunk_count; i++) {
-        rx->chunks[i].memory = vw_shared_alloc(&pair->net->shared, VW_RX_CHUNK);
-        if (!rx->chunks[i].memory)
-            return -ENOMEM;
-        rx->chunks[i].next = rx->free_chunks;
-        rx->free_chunks = &rx->chunks[i];
-    }
-    return 0;
-}
 
 static int refuse_shape(struct vw_net *net)
 {
@@ -137,8 +106,7 @@ int vw_rx_create(struct vw_driver_pair *pair)
     rx->buffers = calloc(rx->buffer_count, sizeof(*rx->buffers));
     rx->done_capacity = size + VW_RX_BATCH;
     rx->done = calloc(rx->done_capacity, sizeof(*rx->done));
-    if (!rx->buffers || !rx->done ||
-        (rx->shape.mode == VW_RX_MERGEABLE && create_chunks(pair) != 0))
+    if (!rx->buffers || !rx->done)
         return vw_driver_fail(net, -ENOMEM, "no memory for receive buffers");
     for (unsigned i = rx->buffer_count; i-- > 0;)
         vw_rx_put_back(rx, &rx->buffers[i]);
@@ -154,25 +122,11 @@ void vw_rx_destroy(struct vw_driver_pair *pair)
     for (unsigned i = 0; rx->buffers && i < rx->buffer_count; i++)
         if (rx->buffers[i].capacity > 0)
             vw_shared_free(shared, rx->buffers[i].memory);
-    for (unsigned i = 0; rx->chunks && i < rx->chunk_count; i++)
-        vw_shared_free(shared, rx->chunks[i].memory);
     free(rx->buffers);
     free(rx->done);
-    free(rx->chunks);
 }
 
 /* ---- memory ---- */
-
-static VW_ALWAYS_INLINE void leave_chunk(struct vw_rx *rx, struct vw_rx_chunk *chunk)
-{
-    if (--chunk->buffers > 0)
-        return;
-    chunk->used = 0;
-    if (chunk == rx->chunk)
-        return;
-    chunk->next = rx->free_chunks;
-    rx->free_chunks = chunk;
-}
 
 void vw_rx_put_back(struct vw_rx *rx, struct vw_rx_buffer *first)
 {
@@ -180,50 +134,16 @@ void vw_rx_put_back(struct vw_rx *rx, struct vw_rx_buffer *first)
         struct vw_rx_buffer *buffer = first;
 
         first = buffer->next;
-        if (buffer->chunk)
-            leave_chunk(rx, buffer->chunk);
-        buffer->chunk = NULL;
         buffer->next = rx->free;
         rx->free = buffer;
         rx->free_count++;
     }
 }
 
-/* The next chunk to cut from. The last one stays with its buffers. */
-static bool next_chunk(struct vw_rx *rx)
+static bool grow(struct vw_shared *shared, struct vw_rx *rx, struct vw_rx_buffer *buffer,
+                 uint32_t bytes)
 {
-    if (!rx->free_chunks)
-        return false;
-    rx->chunk = rx->free_chunks;
-    rx->free_chunks = rx->chunk->next;
-    return true;
-}
-
-/* The hole behind the last buffer of a chunk goes to that buffer. */
-static VW_ALWAYS_INLINE bool cut(struct vw_rx *rx, struct vw_rx_buffer *buffer)
-{
-    uint32_t bytes = vw_rx_mergeable_bytes(&rx->shape, &rx->average);
-    struct vw_rx_chunk *chunk = rx->chunk;
-
-    if (!chunk || VW_RX_CHUNK - chunk->used < bytes) {
-        if (!next_chunk(rx))
-            return false;
-        chunk = rx->chunk;
-    }
-    uint32_t left = VW_RX_CHUNK - chunk->used - bytes;
-    if (left < bytes)
-        bytes += left;
-    buffer->memory = chunk->memory + chunk->used;
-    buffer->size = bytes;
-    buffer->chunk = chunk;
-    chunk->used += bytes;
-    chunk->buffers++;
-    return true;
-}
-
-static bool grow(struct vw_shared *shared, struct vw_rx *rx, struct vw_rx_buffer *buffer)
-{
-    uint32_t needed = own_memory(&rx->shape);
+    uint32_t needed = vw_rx_shape_memory(&rx->shape, bytes);
 
     if (buffer->capacity > 0)
         vw_shared_free(shared, buffer->memory);
@@ -236,20 +156,22 @@ static bool grow(struct vw_shared *shared, struct vw_rx *rx, struct vw_rx_buffer
 static VW_ALWAYS_INLINE bool equip(struct vw_driver_pair *pair, struct vw_rx_buffer *buffer)
 {
     struct vw_rx *rx = &pair->rx;
+    uint32_t bytes = rx->shape.bytes;
 
     if (rx->shape.mode == VW_RX_MERGEABLE)
-        return cut(rx, buffer);
-    if (vw_unlikely(buffer->capacity < own_memory(&rx->shape)) &&
-        !grow(&pair->net->shared, rx, buffer))
+        bytes = vw_rx_mergeable_bytes(&rx->shape, &rx->average);
+    /* A big buffer's memory is its pages, a little more than its bytes. */
+    if (vw_unlikely(buffer->capacity < bytes) && !grow(&pair->net->shared, rx, buffer, bytes))
         return false;
-    buffer->size = rx->shape.bytes;
+    buffer->size = bytes;
     buffer->pages = rx->flat ? 0 : rx->shape.pages;
     return true;
 }
 
 /* ---- posting ---- */
 
-/* Header; the rest of its page; whole pages. Returns the number of segments. */
+/* Header; the rest of its page; whole pages, the last ones in one segment if the ring is short.
+ * Returns the number of segments. */
 static unsigned big_segments(const struct vw_rx *rx, const struct vw_rx_buffer *buffer,
                              struct vw_segment *segments)
 {
@@ -259,8 +181,14 @@ static unsigned big_segments(const struct vw_rx *rx, const struct vw_rx_buffer *
     segments[count++] = (struct vw_segment){start, rx->shape.header_size};
     segments[count++] =
         (struct vw_segment){start + VW_BIG_HEADER_ROOM, VW_PAGE - VW_BIG_HEADER_ROOM};
-    for (unsigned page = 1; page <= buffer->pages; page++)
-        segments[count++] = (struct vw_segment){start + (uint64_t)page * VW_PAGE, VW_PAGE};
+    for (unsigned page = 1; page <= buffer->pages; page++) {
+        bool last = count + 1 == rx->shape.descriptors;
+        unsigned pages = last ? buffer->pages + 1 - page : 1;
+
+        segments[count++] = (struct vw_segment){start + (uint64_t)page * VW_PAGE, pages * VW_PAGE};
+        if (last)
+            break;
+    }
     return count;
 }
 

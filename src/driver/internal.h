@@ -109,21 +109,11 @@ struct vw_tx {
 struct vw_rx_buffer {
     struct vw_rx_buffer *next; /* in the free list, or the next buffer of the same frame */
     char *memory;              /* the header begins here */
-    struct vw_rx_chunk *chunk; /* mergeable: what it was cut from; NULL: the memory is its own */
     uint32_t size;             /* bytes that were posted, header included */
-    uint32_t capacity;         /* bytes of its own memory */
+    uint32_t capacity;         /* bytes of its memory; 0: it has none yet */
     uint32_t pages;            /* big: as posted; 0: header and frame in one run of memory */
     struct vw_piece pieces[VW_RX_MAX_PIECES];
 };
-
-/* A run of shared memory from which mergeable buffers are cut, front to back. */
-struct vw_rx_chunk {
-    struct vw_rx_chunk *next; /* in the free list */
-    char *memory;
-    uint32_t used;
-    uint32_t buffers; /* cut from it and not given back */
-};
-#define VW_RX_CHUNK 32768u
 
 struct vw_rx {
     struct vw_driver_queue queue;
@@ -138,10 +128,6 @@ struct vw_rx {
     struct vw_rx_buffer *buffers; /* all */
     struct vw_rx_buffer *free;    /* list */
     unsigned buffer_count, free_count, posted;
-    struct vw_rx_chunk *chunks; /* all; mergeable: buffers are cut from them */
-    struct vw_rx_chunk *chunk;  /* the one that is being cut; NULL: none */
-    struct vw_rx_chunk *free_chunks;
-    unsigned chunk_count;
     struct vw_rx_counters counters;
 };
 

@@ -39,23 +39,29 @@ static void shape_small(struct vw_rx_shape *shape)
 
 /*
  * The first page's rest takes more than Ethernet and tag need, so that pages for the MTU alone are
- * enough. Without indirect descriptors a buffer longer than the ring could never be posted.
+ * enough. No chain may be longer than its ring (2.7.5.3.1): where the ring is that short, the last
+ * descriptor has all pages that are left.
  */
 static void shape_big(struct vw_rx_shape *shape, const struct vw_rx_situation *situation)
 {
-    unsigned most = situation->ring_size > 2 ? situation->ring_size - 2 : 0;
-
     shape->pages = vw_guest_gso(situation->guest_offloads) ? VW_BIG_MAX_PAGES
                                                            : divide_up(situation->mtu, VW_PAGE);
     if (shape->pages > VW_BIG_MAX_PAGES)
         shape->pages = VW_BIG_MAX_PAGES;
-    if (shape->pages > most)
-        shape->pages = most;
     shape->descriptors = shape->pages + 2;
+    if (shape->descriptors > situation->ring_size)
+        shape->descriptors = situation->ring_size;
     shape->bytes = shape->header_size + (shape->pages + 1) * VW_PAGE - VW_BIG_HEADER_ROOM;
 }
 
-/* So long that a ring full of them takes the longest frame. */
+/* Whole cache lines, an odd number of them, so that the headers of a row of buffers do not all fall
+ * into the same few sets of the cache. */
+static uint32_t odd_lines(uint32_t bytes)
+{
+    return ((bytes + VW_CACHE_LINE - 1) / VW_CACHE_LINE | 1) * VW_CACHE_LINE;
+}
+
+/* So long that a ring full of them takes the longest frame: on a short ring more than a page. */
 static void shape_mergeable(struct vw_rx_shape *shape, const struct vw_rx_situation *situation)
 {
     unsigned longest = vw_guest_gso(situation->guest_offloads) ? 65535 : situation->mtu;
@@ -63,12 +69,12 @@ static void shape_mergeable(struct vw_rx_shape *shape, const struct vw_rx_situat
         divide_up(shape->header_size + ETHERNET_AND_TAG + longest, situation->ring_size);
 
     shape->descriptors = 1;
-    shape->bytes = VW_PAGE;
     shape->least = each > shape->header_size ? each - shape->header_size : 0;
     if (shape->least < VW_SMALL_FRAME)
         shape->least = VW_SMALL_FRAME;
-    if (shape->least > VW_PAGE - shape->header_size)
-        shape->least = VW_PAGE - shape->header_size;
+    shape->bytes = odd_lines(shape->header_size + shape->least);
+    if (shape->bytes < VW_PAGE)
+        shape->bytes = VW_PAGE;
 }
 
 int vw_rx_shape_choose(const struct vw_rx_situation *situation, struct vw_rx_shape *shape)
@@ -102,14 +108,23 @@ uint32_t vw_rx_shape_capacity(const struct vw_rx_shape *shape)
 uint32_t vw_rx_mergeable_bytes(const struct vw_rx_shape *shape,
                                const struct vw_packet_average *average)
 {
-    uint32_t frame = vw_average_read(average), most = VW_PAGE - shape->header_size;
+    uint32_t frame = vw_average_read(average);
+    uint32_t bytes = odd_lines(shape->header_size + (frame < shape->least ? shape->least : frame));
 
-    if (frame < shape->least)
-        frame = shape->least;
-    if (frame > most)
-        frame = most;
-    /* An odd number of cache lines, so that the headers of a row of buffers do not all fall into
-     * the same few sets of the cache. */
-    uint32_t lines = (shape->header_size + frame + VW_CACHE_LINE - 1) / VW_CACHE_LINE | 1;
-    return lines * VW_CACHE_LINE < VW_PAGE ? lines * VW_CACHE_LINE : VW_PAGE;
+    return bytes < shape->bytes ? bytes : shape->bytes;
+}
+
+uint32_t vw_rx_shape_memory(const struct vw_rx_shape *shape, uint32_t bytes)
+{
+    switch (shape->mode) {
+    case VW_RX_BIG:
+        return (shape->pages + 1) * VW_PAGE;
+    case VW_RX_MERGEABLE: {
+        uint32_t usual = odd_lines(shape->header_size + shape->least);
+
+        return bytes <= usual ? usual : odd_lines(shape->bytes);
+    }
+    default:
+        return odd_lines(bytes);
+    }
 }

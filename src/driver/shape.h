@@ -11,7 +11,8 @@
  *                 five descriptors instead of nineteen, and a ring of 256 without indirect
  *                 descriptors holds 51 buffers instead of 13.
  *   mergeable ... a frame takes as many buffers as it needs; they are as long as frames are on
- *                 average, so that memory is not wasted on the rest of each
+ *                 average, so that memory is not wasted on the rest of each, and on a short ring as
+ *                 long as it takes for all of them together to hold the longest frame
  *
  * Pure functions; the caller asks again whenever the MTU in use or the guest offloads in force
  * change, and new buffers have the new shape.
@@ -40,7 +41,7 @@ struct vw_rx_shape {
     enum vw_rx_mode mode; /* never AUTO */
     unsigned header_size;
     unsigned pages;       /* big: behind the first page */
-    unsigned descriptors; /* ring entries of one buffer that is not indirect */
+    unsigned descriptors; /* of one buffer's chain: ring entries if it is not indirect */
     uint32_t bytes;       /* of one buffer, its header included. mergeable: at most */
     uint32_t least;       /* mergeable: bytes of a frame that every buffer takes at least */
 };
@@ -85,8 +86,12 @@ static inline uint32_t vw_average_read(const struct vw_packet_average *average)
     return (uint32_t)(average->scaled >> 6);
 }
 
-/* Bytes of the next mergeable buffer, header included: whole cache lines, at most a page. */
+/* Bytes of the next mergeable buffer, header included: whole cache lines, at most shape->bytes. */
 uint32_t vw_rx_mergeable_bytes(const struct vw_rx_shape *shape,
                                const struct vw_packet_average *average);
+
+/* Memory that a buffer of so many bytes is to have. Mergeable ones have two sizes, so that one whose
+ * frames grow gets other memory once, not at each step. */
+uint32_t vw_rx_shape_memory(const struct vw_rx_shape *shape, uint32_t bytes);
 
 #endif

@@ -153,6 +153,62 @@ static void the_longest_frames(void **unused)
         }
 }
 
+/* On rings that have fewer entries than such a frame has pages. */
+static void the_longest_frames_on_short_rings(void **unused)
+{
+    (void)unused;
+    for (unsigned r = 0; r < VW_ARRAY_SIZE(rings); r++)
+        for (enum vw_rx_mode mode = VW_RX_BIG; mode <= VW_RX_MERGEABLE; mode++)
+            for (unsigned ring = 4; ring <= 16; ring *= 2) {
+                const struct lab_case test = {.features = rings[r],
+                                              .policy = VW_TX_DEFERRED,
+                                              .mode = mode,
+                                              .manner = OWN_LOOP,
+                                              .ring = ring,
+                                              .pieces = 2,
+                                              .shortest = 60000,
+                                              .longest = VW_NET_MAX_FRAME - 4,
+                                              .count = 20};
+
+                exchange(&test);
+            }
+}
+
+/* A program that keeps every twentieth frame has as many buffers fewer, and no more. */
+static void frames_that_are_held_for_long(void **unused)
+{
+    (void)unused;
+    for (enum vw_rx_mode mode = VW_RX_SMALL; mode <= VW_RX_MERGEABLE; mode++) {
+        const struct lab_case test = {.features = "packed=off",
+                                      .policy = VW_TX_DEFERRED,
+                                      .mode = mode,
+                                      .manner = BUSY,
+                                      .ring = 256,
+                                      .pieces = 1,
+                                      .shortest = 60,
+                                      .longest = 1514,
+                                      .count = 10000};
+        struct lab *lab = lab_begin(&test, "loop");
+        struct vw_rx_packet held[480], packet;
+        unsigned held_count = 0;
+
+        while (lab->received < test.count) {
+            lab_send(lab);
+            assert_true(vw_tx_reap(lab->net, 0) >= 0);
+            while (vw_rx_burst(lab->net, 0, &packet, 1) == 1) {
+                lab_check(lab, &packet);
+                if (lab->received % 20 == 0 && held_count < VW_ARRAY_SIZE(held))
+                    held[held_count++] = packet;
+                else
+                    vw_rx_release(lab->net, 0, &packet, 1);
+            }
+        }
+        assert_int_equal(held_count, VW_ARRAY_SIZE(held));
+        vw_rx_release(lab->net, 0, held, held_count);
+        lab_end(lab);
+    }
+}
+
 /* MTU 9000, no GSO towards us: five descriptors instead of nineteen. */
 static void buffers_for_the_mtu(void **unused)
 {
@@ -283,6 +339,8 @@ int main(void)
         cmocka_unit_test_teardown(scheduled, say_where),
         cmocka_unit_test(two_pairs),
         cmocka_unit_test_teardown(the_longest_frames, say_where),
+        cmocka_unit_test_teardown(the_longest_frames_on_short_rings, say_where),
+        cmocka_unit_test(frames_that_are_held_for_long),
         cmocka_unit_test(buffers_for_the_mtu),
         cmocka_unit_test(offloads_at_run_time),
         cmocka_unit_test(memory_of_the_caller),
