@@ -89,7 +89,7 @@ static void put_le64(uint8_t *at, uint64_t value)
     memcpy(at, &value, sizeof(value));
 }
 
-/* ---- checksum and filling -------------------------------------------------------------------- */
+/* ---- checksum -------------------------------------------------------------------------------- */
 
 /*
  * Both halves of each word are added to numbers that depend on the place, and multiplied: words
@@ -123,23 +123,11 @@ static VW_ALWAYS_INLINE uint32_t checksum(const uint8_t *frame, uint32_t length)
 
     for (; left >= 8; at += 8, left -= 8, key += STEP_A)
         sum += sum_word(get_le64(at), key);
-    if (left > 0)
+    if (left == 4)
+        sum += sum_word(get_le32(at), key);
+    else if (left > 0)
         sum += sum_rest(at, left, key);
     return (uint32_t)(sum ^ sum >> 32);
-}
-
-static VW_ALWAYS_INLINE void fill(uint8_t *at, uint32_t left, uint64_t seed)
-{
-    uint64_t word = seed * STEP_B;
-
-    for (; left >= 8; at += 8, left -= 8, word += STEP_A)
-        put_le64(at, word);
-    if (left >= 4) {
-        put_le32(at, (uint32_t)word);
-        at += 4, left -= 4, word >>= 32;
-    }
-    for (; left > 0; left--, word >>= 8)
-        *at++ = (uint8_t)word;
 }
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
@@ -236,31 +224,83 @@ void vw_probe_writer_init(struct vw_probe_writer *writer,
         writer->ip_sum += be16toh(get_16(headers + AT_IP + i));
 }
 
+/* A number in the network's order as the two bytes from `byte` on of a word that is stored
+ * little-endian. */
+static VW_ALWAYS_INLINE uint64_t be16_in_word(uint32_t value, unsigned byte)
+{
+    return (uint64_t)__builtin_bswap16((uint16_t)value) << 8 * byte;
+}
+
+/* Headers of words made elsewhere; those from 16 on have numbers of this frame in them. */
+static VW_ALWAYS_INLINE void write_headers(const struct vw_probe_writer *writer, uint8_t *frame,
+                                           uint32_t length, unsigned flow)
+{
+    const uint8_t *headers = writer->headers;
+    uint32_t sum = writer->ip_sum + (length - AT_IP);
+
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum += sum >> 16;
+    memcpy(frame, headers, 16);
+    put_le64(frame + 16, get_le64(headers + 16) | be16_in_word(length - AT_IP, AT_IP_LENGTH - 16));
+    put_le64(frame + 24, get_le64(headers + 24) | be16_in_word(~sum, AT_IP_CHECKSUM - 24));
+    put_le64(frame + 32, get_le64(headers + 32) |
+                             be16_in_word(VW_PROBE_SOURCE_PORT + flow, AT_UDP - 32) |
+                             be16_in_word(length - AT_UDP, AT_UDP_LENGTH - 32));
+}
+
+/* The last bytes, fewer than eight; returns their part of the checksum. */
+static COLD uint64_t fill_rest(uint8_t *at, uint32_t left, uint64_t word, uint64_t key)
+{
+    for (uint32_t i = 0; i < left; i++, word >>= 8)
+        at[i] = (uint8_t)word;
+    return sum_rest(at, left, key);
+}
+
+/*
+ * Each word of the payload is added to the checksum on its way to the frame and not read again: as
+ * a rule the line is still with the core that read the frame before, and a load of what was just
+ * stored in parts would wait until it has come.
+ */
+static VW_ALWAYS_INLINE uint32_t write_payload(uint8_t *frame, uint32_t length, uint64_t identity,
+                                               uint64_t sequence, uint64_t seed)
+{
+    uint64_t sum = length * STEP_A, key = STEP_B, filling = seed * STEP_B;
+    uint8_t *at = frame + AT_RUN;
+    uint32_t left = length - AT_SUMMED;
+    uint64_t word = identity;
+
+    put_le64(at, word);
+    sum += sum_word(word, key);
+    at += 8, left -= 8, key += STEP_A;
+    /* the upper half of the sequence number, and where the filling begins */
+    word = sequence >> 32 | filling << 32;
+    for (; left >= 8; at += 8, left -= 8, key += STEP_A, word = filling += STEP_A) {
+        put_le64(at, word);
+        sum += sum_word(word, key);
+    }
+    if (left == 4) {
+        put_le32(at, (uint32_t)word);
+        sum += sum_word((uint32_t)word, key);
+    } else if (left > 0) {
+        sum += fill_rest(at, left, word, key);
+    }
+    return (uint32_t)(sum ^ sum >> 32);
+}
+
 void vw_probe_write(struct vw_probe_writer *writer, void *memory, uint32_t length)
 {
     uint8_t *frame = memory;
     unsigned flow = writer->first + writer->next * writer->step;
     uint64_t sequence = writer->sequences[writer->next]++;
-    uint32_t sum = writer->ip_sum + (length - AT_IP);
 
     if (++writer->next == writer->count)
         writer->next = 0;
-    memcpy(frame, writer->headers, VW_PROBE_HEADERS);
-    sum = (sum & 0xffff) + (sum >> 16);
-    sum += sum >> 16;
-    put_be16(frame + AT_IP_LENGTH, length - AT_IP);
-    put_be16(frame + AT_IP_CHECKSUM, ~sum);
-    put_be16(frame + AT_UDP, VW_PROBE_SOURCE_PORT + flow);
-    put_be16(frame + AT_UDP_LENGTH, length - AT_UDP);
-
     uint64_t identity = writer->run | (uint64_t)flow << 16 | sequence << 32;
-    uint16_t magic = htole16(MAGIC);
-
-    memcpy(frame + AT_MAGIC, &magic, sizeof(magic));
-    put_le64(frame + AT_RUN, identity);
-    put_le32(frame + AT_SEQUENCE + 4, (uint32_t)(sequence >> 32));
-    fill(frame + AT_FILLING, length - AT_FILLING, sequence + ((uint64_t)flow << 40));
-    put_le32(frame + AT_CHECKSUM, checksum(frame, length));
+    uint64_t sum =
+        write_payload(frame, length, identity, sequence, sequence + ((uint64_t)flow << 40));
+    write_headers(writer, frame, length, flow);
+    /* in front of the magic number the UDP checksum, 0 */
+    put_le64(frame + AT_MAGIC - 2, (uint64_t)MAGIC << 16 | sum << 32);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
