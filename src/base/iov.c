@@ -91,3 +91,21 @@ size_t vw_iov_truncate(struct iovec *iov, size_t count, size_t bytes)
     }
     return i;
 }
+
+size_t vw_iov_slice(struct iovec *to, size_t room, const struct iovec *iov, size_t count,
+                    size_t offset, size_t length)
+{
+    struct cursor from = cursor_at(iov, count, offset);
+    size_t pieces = 0;
+
+    while (length > 0 && cursor_room(&from) > 0) {
+        size_t step = length < cursor_room(&from) ? length : cursor_room(&from);
+
+        if (pieces == room)
+            return pieces + 1;
+        to[pieces++] = (struct iovec){.iov_base = cursor_pointer(&from), .iov_len = step};
+        cursor_advance(&from, step);
+        length -= step;
+    }
+    return pieces;
+}

@@ -84,4 +84,12 @@ size_t vw_iov_drop(struct iovec *iov, size_t count, size_t bytes);
 /* Cuts the list to `bytes` bytes in place; returns the number of elements left. */
 size_t vw_iov_truncate(struct iovec *iov, size_t count, size_t bytes);
 
+/*
+ * Lists the pieces of bytes [offset, offset + length) of a list, or of what it has of them, in
+ * to[0 .. room). Returns how many pieces there are; if that is more than `room`, the rest is not
+ * written, nor are pieces behind the first one too many counted.
+ */
+size_t vw_iov_slice(struct iovec *to, size_t room, const struct iovec *iov, size_t count,
+                    size_t offset, size_t length);
+
 #endif

@@ -181,6 +181,32 @@ void vw_net_dissect(struct vw_net_packet *packet, const uint8_t *data, size_t le
         dissect_ipv6(packet, &view, at);
 }
 
+static bool is_tag(const struct view *view, size_t at)
+{
+    if (!has(view, at, TAG))
+        return false;
+    return be16(view, at) == TYPE_VLAN || be16(view, at) == TYPE_SERVICE_VLAN;
+}
+
+void vw_net_dissect_tagged(struct vw_net_packet *packet, const uint8_t *data, size_t length)
+{
+    struct view view = {.data = data, .length = length < UINT16_MAX ? length : UINT16_MAX};
+    size_t outer = 0;
+
+    /* A frame with its outermost tag left out looks like one that starts so much later. */
+    while (is_tag(&view, outer + ETHERNET - 2) && is_tag(&view, outer + ETHERNET - 2 + TAG))
+        outer += TAG;
+    vw_net_dissect(packet, data + outer, view.length - outer);
+    packet->ip_offset = (uint16_t)(packet->ip_offset + outer);
+    packet->source = (uint16_t)(packet->source + outer);
+    packet->destination = (uint16_t)(packet->destination + outer);
+    packet->home_source = (uint16_t)(packet->home_source + outer);
+    packet->routed_destination = (uint16_t)(packet->routed_destination + outer);
+    packet->transport_offset = (uint16_t)(packet->transport_offset + outer);
+    if (packet->ports != 0)
+        packet->ports = (uint16_t)(packet->ports + outer);
+}
+
 size_t vw_net_dissect_iov(struct vw_net_packet *packet, uint8_t data[VW_NET_DISSECT_BYTES],
                           const struct iovec *iov, size_t count, size_t offset)
 {

@@ -61,6 +61,12 @@ struct vw_net_packet {
 void vw_net_dissect(struct vw_net_packet *packet, const uint8_t *data, size_t length);
 
 /*
+ * The same behind any number of tags: `tag_type` and `vlan` are the innermost one's. Hashes and
+ * filters want the outermost; whoever makes new headers of the old ones has to see them all.
+ */
+void vw_net_dissect_tagged(struct vw_net_packet *packet, const uint8_t *data, size_t length);
+
+/*
  * Copies the first VW_NET_DISSECT_BYTES bytes, or fewer if there are not as many, of the frame
  * that starts at byte `offset` of the list into `data`, and dissects the copy. Returns the number
  * of bytes copied.
