@@ -13,6 +13,7 @@
 #include "device/internal.h"
 #include "memory/guard.h"
 #include "memory/map.h"
+#include "port/cut.h"
 
 /* In client mode: how long to wait before the next attempt to connect. */
 #define RETRY_MS 500
@@ -327,6 +328,11 @@ int vw_device_create(const struct vw_device_options *options, struct vw_device *
     device->pair_count = device->served_pairs = options->queue_pairs;
     device->epoll_fd = device->listener.fd = device->retry_fd = device->socket = -1;
     device->back_end.fd = device->control_kick_watched = device->again_fd = -1;
+    if (vw_port_cut(options->port) < 0) {
+        snprintf(error, size, "no memory");
+        free(device);
+        return -ENOMEM;
+    }
     device->offered = vw_device_offer(options);
     device->protocol_offered = protocol_features;
     if (device->pair_count < 2)

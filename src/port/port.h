@@ -84,6 +84,8 @@ struct vw_port_wait {
     X(transmit_full)       /* times that the port had no room; the frame stayed with the device */ \
     X(transmit_no_memory)  /* times that the host had no memory; the frame stayed likewise */      \
     X(transmit_linearised) /* frames in more pieces than one system call takes, copied first */    \
+    X(transmit_cut)        /* frames cut into segments, which the other counters count (cut.h) */  \
+    X(transmit_checksums)  /* partial checksums completed before the port saw them (cut.h) */      \
     X(receive_frames)      /* frames lent to the device */                                         \
     X(receive_short)       /* dropped: shorter than the two headers */                             \
     X(receive_clipped)     /* dropped: longer than the buffer */                                   \
@@ -154,6 +156,7 @@ struct vw_port {
     const struct vw_log *log;
     unsigned queue_count;
     struct vw_port_queue **queues;
+    struct vw_port_cut *cut; /* offloads in software: cut.h; NULL: none */
 
     /*
      * What the port is able to do, in virtio-net feature bits: CSUM, HOST_TSO4, HOST_TSO6,
