@@ -23,6 +23,7 @@
     X(waits, "times that the queue waited: for guest buffers (receive) or for the port "           \
              "(transmit)")                                                                         \
     X(gso_frames, "frames larger than the MTU, to be segmented")                                   \
+    X(frames_cut, "frames segmented in software, counted as the segments that they became")        \
     X(checksums_completed, "checksums completed in software")                                      \
     X(commands, "control commands carried out")                                                    \
     X(commands_refused, "control commands refused")                                                \

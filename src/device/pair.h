@@ -30,6 +30,7 @@
 #include <stdbool.h>
 
 #include "device/queue.h"
+#include "net/segment.h"
 #include "port/port.h"
 
 /* Frames on their way to the port. frames[i] came in chain frame_chain[i] of the queue. */
@@ -52,6 +53,9 @@ struct vw_receive_batch {
     bool starved;          /* frames[first] found not enough buffers */
     uint32_t starved_held; /* how many it found at the last look */
     int64_t starved_since; /* when that was, in milliseconds */
+    /* The frame that is being segmented; its first segments may have been delivered. NULL: none */
+    const struct vw_frame *cut;
+    struct vw_net_segmenter segmenter;
 };
 
 struct vw_pair {

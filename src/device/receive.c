@@ -37,6 +37,9 @@ static enum delivery drop(uint64_t *counter)
     return DELIVERED;
 }
 
+/* Pieces of a segment's payload at most: a port lends frames in a few pieces. */
+#define CUT_PIECES 16
+
 /* The most buffers fetched ahead. A frame of 64 KiB in buffers of a page needs 17. */
 #define FETCH_AHEAD 64
 
@@ -258,6 +261,59 @@ static uint32_t deliver_plain(struct vw_queue *queue, const struct vw_rules *rul
     return done;
 }
 
+/*
+ * Cuts a frame to be segmented for a guest that did not accept that. If buffers run out, it goes
+ * on later at the segment that found none.
+ */
+static enum delivery deliver_cut(struct vw_pair *pair, struct vw_queue *queue,
+                                 const struct vw_frame *frame, const struct vw_net_header *header,
+                                 const struct vw_net_hash *hash)
+{
+    struct vw_receive_batch *in = &pair->in;
+    struct virtio_net_hdr_v1 wire = {0};
+    uint8_t headers[VW_NET_SEGMENT_HEADERS];
+    struct iovec iov[2 + CUT_PIECES] = {{&wire, VW_PORT_HEADER}, {headers, 0}};
+
+    if (in->cut != frame) {
+        if (vw_net_segment_begin(&in->segmenter, header, frame->iov + 1, frame->iov_count - 1,
+                                 frame->length) < 0)
+            return drop(&queue->counters.drop_no_offload);
+        in->cut = frame;
+        vw_count(&queue->counters.frames_cut, 1);
+    }
+    iov[1].iov_len = in->segmenter.header_length;
+    for (; vw_net_segment_left(&in->segmenter); vw_net_segment_next(&in->segmenter)) {
+        size_t pieces = 0;
+        uint32_t length =
+            vw_net_segment_make(&in->segmenter, headers, iov + 2, CUT_PIECES, &pieces);
+        struct vw_frame segment = {iov, (uint32_t)(2 + pieces), length};
+
+        if (length == 0)
+            drop(&queue->counters.drop_no_offload);
+        else if (deliver(queue, &pair->device->rules, &segment, hash) == STARVED)
+            return STARVED;
+    }
+    in->cut = NULL;
+    return DELIVERED;
+}
+
+/* As deliver, for a frame of any kind. */
+static enum delivery deliver_any(struct vw_pair *pair, struct vw_queue *queue,
+                                 struct vw_frame *frame, const struct vw_net_hash *hash)
+{
+    const struct vw_rules *rules = &pair->device->rules;
+    struct vw_net_header header;
+    uint8_t raw[VW_PORT_HEADER];
+
+    vw_iov_read(frame->iov, 1, 0, raw, sizeof(raw));
+    if (vw_likely(raw[offsetof(struct virtio_net_hdr_v1, gso_type)] == VIRTIO_NET_HDR_GSO_NONE))
+        return deliver(queue, rules, frame, hash);
+    vw_net_header_decode(&header, raw, sizeof(raw));
+    if (vw_net_header_work_for_guest(&header, rules->guest_offloads) & VW_NET_WORK_SEGMENT)
+        return deliver_cut(pair, queue, frame, &header, hash);
+    return deliver(queue, rules, frame, hash);
+}
+
 /* Looks into the frame only as far as the guest asked for. False: the guest does not want it. */
 static bool classify(struct vw_pair *pair, const struct vw_frame *frame, struct vw_net_hash *hash)
 {
@@ -333,7 +389,7 @@ static void deliver_own(struct vw_pair *pair)
             continue;
         if (!classify(pair, &in->frames[i], &hash)) {
             drop(&queue->counters.drop_filter);
-        } else if (deliver(queue, rules, &in->frames[i], &hash) == STARVED) {
+        } else if (deliver_any(pair, queue, &in->frames[i], &hash) == STARVED) {
             note_starved(pair);
             break;
         }
@@ -370,8 +426,10 @@ static void deliver_others(struct vw_pair *pair)
         for (uint32_t i = in->first; i < in->count && vw_queue_works(queue); i++) {
             if (in->done[i] || targets[i] != target)
                 continue;
-            if (deliver(queue, &device->rules, &in->frames[i], &hashes[i]) == STARVED)
+            if (deliver_any(pair, queue, &in->frames[i], &hashes[i]) == STARVED) {
+                in->cut = NULL;
                 drop(&queue->counters.drop_ring_full);
+            }
             in->done[i] = true;
         }
         vw_queue_publish(queue, pair, (uint32_t)(queue->counters.frames - before));
@@ -499,6 +557,7 @@ void vw_receive_slept(struct vw_pair *pair)
     vw_count(&pair->receive->counters.drop_too_small, 1);
     unlock_own(pair);
     in->done[in->first] = true;
+    in->cut = NULL;
     in->starved = false;
     release_done(pair);
 }
@@ -539,5 +598,6 @@ void vw_receive_discard(struct vw_pair *pair)
         port->release(pair->port_queue, count);
     vw_count(&pair->receive->counters.drop_disconnected, count);
     in->first = in->count = 0;
+    in->cut = NULL;
     in->starved = false;
 }

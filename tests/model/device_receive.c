@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "../device_traffic.h"
+#include "../offload_frames.h"
 
 #define MERGEABLE (vw_bit(VIRTIO_F_VERSION_1) | F(MRG_RXBUF))
 
@@ -225,6 +226,111 @@ static void a_polled_ring_does_not_cut_the_wait_for_buffers_short(void **unused)
     end(&running, &front);
 }
 
+/* ---- segmentation for a guest that sends large frames and does not accept any ---------------- */
+
+#define ONE_WAY                                                                                    \
+    (vw_bit(VIRTIO_F_VERSION_1) | F(CSUM) | F(HOST_TSO4) | F(HOST_TSO6) | F(HOST_USO) | F(HOST_ECN))
+
+static const uint8_t payload[16384] = {1, 2, 3};
+
+static struct recipe large_frame(unsigned kind, uint32_t number)
+{
+    return (struct recipe){.ipv6 = kind & 1,
+                           .udp = kind & 2,
+                           .partial = true,
+                           .ttl = 64,
+                           .flags = RECIPE_ACK | RECIPE_PSH,
+                           .sequence = number,
+                           .source_port = 1,
+                           .destination_port = 2,
+                           .payload = payload,
+                           .payload_length = 7000 + number};
+}
+
+static void send_large(struct front_end *front, const struct recipe *recipe, unsigned size)
+{
+    static struct recipe_frame frame;
+    struct vw_net_header header;
+
+    recipe_make(&frame, recipe);
+    struct virtio_net_hdr_v1 wire = recipe_header(recipe, &frame, size);
+    vw_net_header_decode(&header, &wire, sizeof(wire));
+    while (!send_frame(front, 0, &header, frame.bytes, (uint32_t)frame.length)) {
+        if (reap_transmitted(front, 0) == 0)
+            wait_for_calls(front);
+    }
+    ring_publish(&front->transmit[0]);
+}
+
+/* Posts one buffer at a time, if `sparing`; then each segment but the first finds none at first. */
+static void expect_segments(struct front_end *front, const struct recipe *recipe, unsigned size,
+                            bool sparing)
+{
+    static struct recipe_frame expected;
+    static struct received got;
+    struct recipe segment;
+
+    for (unsigned i = 0; recipe_segment(recipe, size, i, &segment); i++) {
+        recipe_make(&expected, &segment);
+        model_swap(expected.bytes);
+        post_buffers(front, 0, sparing ? 1 : UINT32_MAX);
+        ring_publish(&front->receive[0]);
+        await_frame(front, 0, &got);
+        assert_int_equal(got.header.flags, 0);
+        assert_int_equal(got.header.gso_type, VIRTIO_NET_HDR_GSO_NONE);
+        assert_int_equal(got.length, expected.length);
+        assert_memory_equal(got.bytes, expected.bytes, expected.length);
+    }
+}
+
+static void large_frames_are_cut_for_a_guest_that_accepts_none(void **unused)
+{
+    (void)unused;
+    for (unsigned i = 0; i < 2 * VW_ARRAY_SIZE(formats); i++) {
+        bool mergeable = i % 2, sparing = i / 2 % 2;
+        struct running_device running;
+        struct front_end front;
+
+        begin_small(&running, &front, ONE_WAY | (mergeable ? F(MRG_RXBUF) : 0) | formats[i / 2], 64,
+                    2048);
+        for (uint32_t n = 0; n < 40; n++) {
+            struct recipe recipe = large_frame(n, n);
+
+            send_large(&front, &recipe, 1400);
+            expect_segments(&front, &recipe, 1400, sparing);
+        }
+        struct vw_queue_statistics statistics = queue_statistics(&running, 0);
+        assert_true(statistics.counters.frames_cut == 40);
+        assert_true(statistics.counters.frames == 40 * 6 - 1); /* 5 for the first, of 7000 bytes */
+        assert_true(dropped(&statistics) == 0);
+        end(&running, &front);
+    }
+}
+
+/* What claims to be TCP and is not cannot be cut: it is dropped, counted, and the next one comes.
+ */
+static void a_large_frame_that_is_not_what_it_says_is_dropped(void **unused)
+{
+    struct running_device running;
+    struct front_end front;
+    struct recipe udp = large_frame(2, 1), tcp = large_frame(0, 2);
+    static struct recipe_frame frame;
+    struct vw_net_header header;
+
+    (void)unused;
+    begin_small(&running, &front, ONE_WAY, 64, 2048);
+    recipe_make(&frame, &tcp);
+    struct virtio_net_hdr_v1 wire = recipe_header(&tcp, &frame, 1400);
+    vw_net_header_decode(&header, &wire, sizeof(wire));
+    recipe_make(&frame, &udp);
+    assert_true(send_frame(&front, 0, &header, frame.bytes, (uint32_t)frame.length));
+    ring_publish(&front.transmit[0]);
+    send_large(&front, &tcp, 1400);
+    expect_segments(&front, &tcp, 1400, false);
+    assert_true(queue_statistics(&running, 0).counters.drop_no_offload == 1);
+    end(&running, &front);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -235,6 +341,8 @@ int main(void)
         cmocka_unit_test(a_frame_larger_than_one_buffer_is_dropped_if_not_mergeable),
         cmocka_unit_test(buffers_used_and_not_published_are_not_in_hand),
         cmocka_unit_test(a_polled_ring_does_not_cut_the_wait_for_buffers_short),
+        cmocka_unit_test(large_frames_are_cut_for_a_guest_that_accepts_none),
+        cmocka_unit_test(a_large_frame_that_is_not_what_it_says_is_dropped),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
