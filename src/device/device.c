@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "device/internal.h"
+#include "device/interrupt.h"
 #include "memory/guard.h"
 #include "memory/map.h"
 #include "port/cut.h"
@@ -341,7 +342,10 @@ int vw_device_create(const struct vw_device_options *options, struct vw_device *
         device->protocol_offered &= ~vw_bit(VW_VU_PF_MTU);
     pthread_mutex_init(&device->back_end.lock, NULL);
     snprintf(error, size, "out of memory, threads or descriptors");
-    int result = start(device, error, size);
+    int result = vw_interrupt_begin(true);
+    device->interrupts = result == 0;
+    if (result == 0)
+        result = start(device, error, size);
     if (result < 0) {
         vw_device_destroy(device);
         return result;
@@ -369,6 +373,8 @@ void vw_device_destroy(struct vw_device *device)
         close(device->again_fd);
     if (device->epoll_fd >= 0)
         close(device->epoll_fd);
+    if (device->interrupts)
+        vw_interrupt_end();
     pthread_mutex_destroy(&device->back_end.lock);
     free(device->memory);
     free(device->queues);
@@ -455,7 +461,6 @@ static void handle_event(struct vw_device *device, enum vw_device_event event)
         break;
     case VW_EVENT_CONTROL_KICK:
         vw_count(&vw_device_control_queue(device)->counters.kicks, 1);
-        vw_queue_take_kicks(vw_device_control_queue(device));
         vw_control_queue_run(device);
         break;
     case VW_EVENT_LINK:

@@ -10,6 +10,7 @@
 #define VW_DEVICE_INTERNAL_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -93,6 +94,8 @@ struct vw_device {
     struct vw_queue *queues;  /* 2 a pair, then the control queue */
     int control_kick_watched; /* the control queue's kick descriptor in epoll, or -1 */
     bool paused;
+    bool interrupts;      /* vw_interrupt_begin was called for the control thread */
+    _Atomic bool blocked; /* a notifier blocked the thread that wrote to it */
 
     struct vw_device_counters counters;
 };

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "device/internal.h"
 #include "memory/map.h"
 
@@ -353,7 +354,7 @@ static int set_vring_kick(struct vw_device *device, const struct vw_vu_message *
     vw_device_pause(device);
     if (replace_kick(device, queue, vw_socket_take_fd(&device->receiver, 0)) < 0) {
         replace_kick(device, queue, -1);
-        return refuse(device, -EINVAL, "the descriptor is no eventfd, socket or pipe");
+        return refuse(device, -EINVAL, "the descriptor is no eventfd");
     }
     queue->polled = queue->kick_fd < 0 && !vw_has(device->protocol, VW_VU_PF_INBAND_NOTIFICATIONS);
     queue->started = true;
@@ -368,7 +369,7 @@ static int take_notifier(struct vw_device *device, const struct vw_vu_message *m
         return -EINVAL;
     vw_device_pause(device);
     if (set(*queue, vw_socket_take_fd(&device->receiver, 0)) < 0)
-        return refuse(device, -EINVAL, "the descriptor is no eventfd, socket or pipe");
+        return refuse(device, -EINVAL, "the descriptor is no eventfd and no UNIX socket");
     return 0;
 }
 
@@ -380,7 +381,7 @@ static int set_vring_call(struct vw_device *device, const struct vw_vu_message *
     (void)reply;
     int error = take_notifier(device, message, vw_queue_set_call_fd, &queue);
     /* A call may have gone to the descriptor before this one and never have been seen. */
-    if (error == 0 && queue->live && queue->call_fd >= 0)
+    if (error == 0 && queue->live && queue->call.fd >= 0)
         vw_queue_call(queue);
     return error;
 }
@@ -503,6 +504,8 @@ static int set_backend_req_fd(struct vw_device *device, const struct vw_vu_messa
                               struct vw_vu_message *reply)
 {
     (void)message, (void)reply;
+    if (!vw_fd_is_unix_socket(device->receiver.fds[0], true))
+        return refuse(device, -EINVAL, "the descriptor is no UNIX stream socket");
     vw_device_pause(device);
     vw_back_end_set(device, vw_socket_take_fd(&device->receiver, 0));
     return 0;

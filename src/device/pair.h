@@ -68,6 +68,7 @@ struct vw_pair {
 
     pthread_t thread;
     bool thread_running;
+    int start_error; /* of the thread, valid once it has parked */
     int epoll_fd, wake_fd;
     int port_fd; /* descriptor of the port in the epoll set, or -1 */
     uint32_t port_events;

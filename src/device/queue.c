@@ -6,13 +6,13 @@
 #include <linux/virtio_ring.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "base/shared.h"
 #include "device/internal.h"
+#include "device/interrupt.h"
 
 /* Elements that the transmit path needs free in front of a frame: one for the header, and two more
  * to splice a checksum in (transmit.c). */
@@ -25,7 +25,7 @@ int vw_queue_init(struct vw_queue *queue, struct vw_device *device, unsigned ind
     queue->device = device;
     queue->index = index;
     queue->role = role;
-    queue->kick_fd = queue->call_fd = queue->error_fd = -1;
+    queue->kick_fd = queue->call.fd = queue->error.fd = -1;
     return -pthread_mutex_init(&queue->lock, NULL);
 }
 
@@ -44,49 +44,49 @@ static void replace_fd(int *slot, int fd)
     *slot = fd;
 }
 
-/*
- * What a front-end may give us to wait for or to write to. A file could block a worker for as long
- * as its file system likes, whatever O_NONBLOCK says; an eventfd (which has no type), a socket and
- * a pipe never do, once they are non-blocking.
- */
-static bool acceptable(int fd, bool *is_eventfd)
+static bool unblock(int fd)
 {
-    struct stat status;
-
-    if (fstat(fd, &status) < 0)
-        return false;
-    mode_t type = status.st_mode & S_IFMT;
-    *is_eventfd = type == 0;
-    if (type != 0 && type != S_IFSOCK && type != S_IFIFO)
-        return false;
     int flags = fcntl(fd, F_GETFL);
+
     return flags >= 0 && (flags & O_NONBLOCK || fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0);
 }
 
-static int replace_tamed(int *slot, int fd, bool *is_eventfd)
-{
-    if (fd >= 0 && !acceptable(fd, is_eventfd)) {
-        close(fd);
-        replace_fd(slot, -1);
-        return -EINVAL;
-    }
-    replace_fd(slot, fd);
-    return 0;
-}
-
+/*
+ * Kicks are waited for, edge-triggered, and never read: that saves a system call a kick (1.1 us of
+ * about 4: docs/performance.md). A socket or a pipe would fill up; and reading them can block,
+ * whatever flags are set, where the front-end holds the same end and its own read of it stands
+ * still.
+ */
 int vw_queue_set_kick_fd(struct vw_queue *queue, int fd)
 {
-    return replace_tamed(&queue->kick_fd, fd, &queue->kick_is_eventfd);
+    bool good = fd < 0 || vw_fd_is_eventfd(fd);
+
+    if (!good)
+        close(fd);
+    replace_fd(&queue->kick_fd, good ? fd : -1);
+    return good ? 0 : -EINVAL;
+}
+
+static int set_notifier(struct vw_notifier *notifier, int fd)
+{
+    bool is_socket = fd >= 0 && vw_fd_is_unix_socket(fd, false);
+    bool good = fd < 0 || is_socket || (vw_fd_is_eventfd(fd) && unblock(fd));
+
+    if (!good)
+        close(fd);
+    replace_fd(&notifier->fd, good ? fd : -1);
+    notifier->is_socket = is_socket;
+    return good ? 0 : -EINVAL;
 }
 
 int vw_queue_set_call_fd(struct vw_queue *queue, int fd)
 {
-    return replace_tamed(&queue->call_fd, fd, &queue->call_is_eventfd);
+    return set_notifier(&queue->call, fd);
 }
 
 int vw_queue_set_error_fd(struct vw_queue *queue, int fd)
 {
-    return replace_tamed(&queue->error_fd, fd, &queue->error_is_eventfd);
+    return set_notifier(&queue->error, fd);
 }
 
 void vw_queue_reset(struct vw_queue *queue)
@@ -322,37 +322,33 @@ void vw_queue_give_back(struct vw_queue *queue)
                                  vw_queue_held(queue));
 }
 
-/* Writes 8 bytes, as an eventfd wants and as User-mode Linux's stream sockets expect. The program
- * ignores SIGPIPE; a socket does not even raise it. */
-static bool notify(int fd, bool is_eventfd)
+/*
+ * Writes 8 bytes, as an eventfd wants and as User-mode Linux's stream sockets expect. One that is
+ * full holds what the front-end has not taken yet; one that blocks is not written to again.
+ */
+static bool notify(struct vw_queue *queue, struct vw_notifier *notifier, const char *what)
 {
     uint64_t one = 1;
-    ssize_t sent = -1;
 
-    if (!is_eventfd)
-        sent = send(fd, &one, sizeof(one), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (is_eventfd || (sent < 0 && errno == ENOTSOCK))
-        sent = write(fd, &one, sizeof(one));
-    return sent == (ssize_t)sizeof(one);
-}
-
-void vw_queue_take_kicks(const struct vw_queue *queue)
-{
-    char bytes[4096];
-
-    /* An eventfd needs no reading, since it is waited for edge-triggered, and reading costs a
-     * system call a kick (1.1 us of about 4: docs/performance.md). A pipe or socket would fill up.
-     */
-    while (!queue->kick_is_eventfd && read(queue->kick_fd, bytes, sizeof(bytes)) > 0)
-        ;
+    if (notifier->is_socket)
+        return send(notifier->fd, &one, sizeof(one), MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(one);
+    int error = vw_interrupt_write(notifier->fd);
+    if (error == -EINTR) {
+        replace_fd(&notifier->fd, -1);
+        atomic_store(&queue->device->blocked, true);
+        vw_log_limited(queue->device->log, &queue->device->log_limit, VW_LOG_WARNING,
+                       "queue %u: the front-end made its %s descriptor block; it gets no more",
+                       queue->index, what);
+    }
+    return error == 0;
 }
 
 void vw_queue_call(struct vw_queue *queue)
 {
     bool told = false;
 
-    if (queue->call_fd >= 0)
-        told = notify(queue->call_fd, queue->call_is_eventfd);
+    if (queue->call.fd >= 0)
+        told = notify(queue, &queue->call, "call");
     else if (queue->call_in_band)
         told = vw_back_end_call(queue->device, queue->index);
     else
@@ -381,8 +377,8 @@ void vw_queue_report_broken(struct vw_queue *queue)
                    "queue %u (%s): the guest broke the ring: %s; the queue stays stopped until the "
                    "guest sets it up again",
                    queue->index, roles[queue->role], vw_ring_error_text(queue->ring.error));
-    if (queue->error_fd >= 0)
-        notify(queue->error_fd, queue->error_is_eventfd);
+    if (queue->error.fd >= 0)
+        notify(queue, &queue->error, "error");
     else if (queue->call_in_band)
         vw_back_end_error(queue->device, queue->index);
 }

@@ -50,6 +50,12 @@ struct vw_queue_coalescing {
     uint64_t deadline;      /* CLOCK_MONOTONIC, in nanoseconds */
 };
 
+/* Where we write to tell the front-end something. */
+struct vw_notifier {
+    int fd;         /* -1: none */
+    bool is_socket; /* else an eventfd */
+};
+
 struct vw_queue {
     struct vw_device *device;
     unsigned index;
@@ -79,8 +85,8 @@ struct vw_queue {
 
     struct vw_queue_coalescing coalescing;
 
-    int kick_fd, call_fd, error_fd;                          /* -1: none */
-    bool kick_is_eventfd, call_is_eventfd, error_is_eventfd; /* else a pipe or a socket */
+    int kick_fd; /* an eventfd; -1: none */
+    struct vw_notifier call, error;
     bool call_in_band;
     bool polled;                    /* no kicks will come: look from time to time */
     enum vw_ring_error broken_told; /* why the ring is broken, once that was told; the statistics
@@ -112,15 +118,13 @@ uint32_t vw_queue_stop(struct vw_queue *queue);
 void vw_queue_set_base(struct vw_queue *queue, uint32_t base);
 
 /*
- * Takes over a descriptor, closing the one before; -1 for none. Returns 0, or -EINVAL for one that
- * is no eventfd, socket or pipe; the queue then has none, and `fd` is closed.
+ * Takes over a descriptor, closing the one before; -1 for none. Returns 0, or -EINVAL for one of
+ * the wrong kind; the queue then has none, and `fd` is closed. Kicks come by eventfds alone. Calls
+ * and errors may go to UNIX sockets as well, 8 bytes each, as User-mode Linux wants it.
  */
 int vw_queue_set_kick_fd(struct vw_queue *queue, int fd);
 int vw_queue_set_call_fd(struct vw_queue *queue, int fd);
 int vw_queue_set_error_fd(struct vw_queue *queue, int fd);
-
-/* Empties the kick descriptor where that is necessary. */
-void vw_queue_take_kicks(const struct vw_queue *queue);
 
 /* Gives all fetched chains that hold no frame back to the available side. */
 void vw_queue_give_back(struct vw_queue *queue);

@@ -168,7 +168,8 @@ void vw_session_readable(struct vw_device *device)
         if (result == -EAGAIN)
             return;
         if (result == 1) {
-            if (!process_message(device))
+            /* Who makes this thread wait has had the turn: it is not to wait for 64 messages. */
+            if (!process_message(device) || atomic_exchange(&device->blocked, false))
                 return;
         } else if (result == 0 || result == -ECONNRESET) {
             vw_session_end(device, "it closed the connection", false);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "device/internal.h"
+#include "device/interrupt.h"
 #include "device/pair.h"
 
 /* What woke the worker. */
@@ -48,16 +49,11 @@ static void watch_port(struct vw_pair *pair, const struct vw_port_wait *want)
     }
 }
 
-static void kicked(struct vw_pair *pair, struct vw_queue *queue, uint32_t events)
+static void kicked(struct vw_pair *pair, struct vw_queue *queue)
 {
     vw_count(&queue->counters.kicks, 1);
-    if (queue->kick_fd >= 0)
-        vw_queue_take_kicks(queue);
     if (queue->role == VW_QUEUE_TRANSMIT)
         pair->transmit_kicked = true;
-    /* A descriptor whose other end is closed would wake us for ever. */
-    if (events & (EPOLLHUP | EPOLLERR))
-        epoll_ctl(pair->epoll_fd, EPOLL_CTL_DEL, queue->kick_fd, NULL);
 }
 
 /* Kicks that came as messages: the control thread counts them up, this thread follows. */
@@ -67,7 +63,7 @@ static void take_in_band_kicks(struct vw_pair *pair)
         uint32_t kicks = atomic_load(&pair->in_band_kicks[i]);
 
         for (; pair->in_band_seen[i] != kicks; pair->in_band_seen[i]++)
-            kicked(pair, i == 0 ? pair->receive : pair->transmit, 0);
+            kicked(pair, i == 0 ? pair->receive : pair->transmit);
     }
 }
 
@@ -98,10 +94,10 @@ static void sleep_until_event(struct vw_pair *pair, int timeout_ms, uint64_t dea
             take_in_band_kicks(pair);
             break;
         case WAIT_KICK_RECEIVE:
-            kicked(pair, pair->receive, events[i].events);
+            kicked(pair, pair->receive);
             break;
         case WAIT_KICK_TRANSMIT:
-            kicked(pair, pair->transmit, events[i].events);
+            kicked(pair, pair->transmit);
             break;
         case WAIT_PORT:
             break; /* level-triggered: the port is asked in the next round */
@@ -161,6 +157,7 @@ static void *worker_main(void *argument)
 {
     struct vw_pair *pair = argument;
 
+    pair->start_error = vw_interrupt_begin(false);
     while (!atomic_load(&pair->stop)) {
         if (atomic_load(&pair->pause)) {
             park(pair);
@@ -178,6 +175,8 @@ static void *worker_main(void *argument)
         else
             worker_sleep(pair, deadline);
     }
+    if (pair->start_error == 0)
+        vw_interrupt_end();
     return NULL;
 }
 
@@ -220,7 +219,7 @@ void vw_worker_unwatch_kicks(struct vw_pair *pair)
     }
 }
 
-/* Edge-triggered: each write wakes, read or not (vw_queue_take_kicks). */
+/* Edge-triggered: each write wakes, read or not (vw_queue_set_kick_fd). */
 int vw_worker_watch_kicks(struct vw_pair *pair)
 {
     struct vw_queue *queues[2] = {pair->receive, pair->transmit};
@@ -262,7 +261,7 @@ int vw_worker_start(struct vw_pair *pair)
     snprintf(name, sizeof(name), "vw-pair-%u", pair->index);
     pthread_setname_np(pair->thread, name);
     vw_worker_pause_wait(pair);
-    return 0;
+    return pair->start_error;
 }
 
 void vw_worker_stop(struct vw_pair *pair)

@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Front-ends that take memory away, send strange descriptors, come in crowds, or do not listen:
+"""Front-ends that take memory away, take descriptors away, come in crowds, or do not listen:
 they harm themselves, and nobody else."""
 
 import os
 import resource
 import signal
-import socket
 import struct
 import time
 
 import vhost_user_client as vu
-from harness import check, check_equal, private_folder, run_tests, wait_for
+from harness import check, check_equal, run_tests
 from hostile_lab import TwoGuests, expecting_close, not_accepted, processor_share
 from lab.process import LIBC, PR_SET_PDEATHSIG
 from numbered_frames import NumberedFrames
-from vhost_user_client import NEED_REPLY, VERSION, bit
+from vhost_user_client import bit
 from virtio_driver import NetDriver, Queue
 
 
@@ -129,109 +128,6 @@ def hundred_connections_a_second():
             lab.works(packed=packed)
 
 
-def replace_descriptor(driver, request, queue, fd):
-    """Gives a ring another descriptor. Returns "accepted", "refused" or "closed"."""
-    try:
-        answer = driver.front_end.question(request, vu.u64(queue.index), [fd], VERSION | NEED_REPLY)
-        return "refused" if any(answer) else "accepted"
-    except vu.Closed:
-        return "closed"
-
-
-def strange_kick_descriptors():
-    "A kick descriptor that is a file, /dev/zero, a pipe, a closed socket: no harm, no burning"
-    with TwoGuests(steady=False) as lab:
-        for what in ("file", "zero", "pipe with bytes", "closed pipe", "closed socket",
-                     "directory"):
-            fd, *others = strange_descriptor(what)
-            with NetDriver(lab.path) as driver:
-                outcome = replace_descriptor(driver, vu.SET_VRING_KICK, driver.tx(), fd)
-                if outcome != "closed":
-                    check(driver.front_end.barrier(), "no answer after a kick descriptor " + what)
-                    used = processor_share(lab.device, 1)
-                    check(used < 0.5, f"kick descriptor {what}: {used:.0%} of a core for nothing")
-                    driver.renew(1)
-                    check_equal(driver.exchange(NumberedFrames(8), 0, 50), 50,
-                                "frames after a proper kick descriptor came, " + what)
-            for number in (fd, *others):
-                os.close(number)
-        lab.works()
-
-
-def strange_descriptor(what):
-    if what == "file":
-        return [os.open(os.path.join(private_folder(), "regular"), os.O_RDWR | os.O_CREAT)]
-    if what == "zero":
-        return [os.open("/dev/zero", os.O_RDWR)]
-    if what == "directory":
-        return [os.open("/", os.O_RDONLY)]
-    if what == "closed socket":
-        one, other = socket.socketpair()
-        other.close()
-        return [one.detach()]
-    reader, writer = os.pipe()
-    if what == "closed pipe":
-        os.close(writer)
-        return [reader]
-    os.write(writer, b"x" * 1001)
-    return [reader, writer]
-
-
-def calls_that_would_block():
-    "A call descriptor that takes nothing holds neither the device nor the frames up"
-    for what in ("eventfd", "pipe", "socket", "file", "closed socket"):
-        with TwoGuests() as lab, NetDriver(lab.path) as driver:
-            if what == "eventfd":
-                fd, others = os.eventfd(0), []
-                os.eventfd_write(fd, 0xfffffffffffffffe)
-            elif what == "pipe":
-                reader, fd = os.pipe()
-                others = [reader]
-                fill(fd)
-                os.set_blocking(fd, True)
-            elif what == "socket":
-                one, other = socket.socketpair()
-                fd, others = one.detach(), [other.detach()]
-                fill(fd)
-                os.set_blocking(fd, True)
-            else:
-                fd, *others = strange_descriptor(what)
-            for queue in (driver.rx(), driver.tx()):
-                outcome = replace_descriptor(driver, vu.SET_VRING_CALL, queue, fd)
-                if outcome == "closed":
-                    break
-            if outcome != "closed":
-                without_calls(driver, what)
-            for number in (fd, *others):
-                os.close(number)
-
-
-def fill(fd):
-    os.set_blocking(fd, False)
-    try:
-        while True:
-            os.write(fd, b"x")
-    except BlockingIOError:
-        pass
-
-
-def without_calls(driver, what):
-    """Frames go around although no call arrives; then calls work again."""
-    frames, came = NumberedFrames(6), []
-    driver.tx().ring.arm()
-    driver.rx().ring.arm()
-    for number in range(100):
-        driver.send([frames.frame(number)])
-        wait_for(f"a frame without calls ({what})",
-                 lambda: driver.poll() and driver.rx().ring.arm() is not None, pause=0)
-        came += [driver.received[0].popleft().frame for _ in range(len(driver.received[0]))]
-    check_equal(came, [frames.returned(i) for i in range(100)], "frames without calls, " + what)
-    for queue in (driver.rx(), driver.tx()):
-        check_equal(replace_descriptor(driver, vu.SET_VRING_CALL, queue, queue.call), "accepted",
-                    "a proper call descriptor")
-    check_equal(driver.exchange(frames, 100, 100), 100, "frames after a proper call descriptor")
-
-
 def out_of_descriptors():
     "Out of descriptors the listener does not spin, says so, and serves again afterwards"
     with TwoGuests(steady=False) as lab:
@@ -307,5 +203,4 @@ def pump_commands(driver):
 
 
 run_tests(memory_cut_short, replies_never_read, many_memory_slots, hundred_connections_a_second,
-          strange_kick_descriptors, calls_that_would_block, out_of_descriptors,
-          commands_without_end)
+          out_of_descriptors, commands_without_end)
