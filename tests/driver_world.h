@@ -189,6 +189,14 @@ static inline void expect_nothing(struct world *world)
     assert_int_equal(vw_rx_burst(world->net, 0, &packet, 1), 0);
 }
 
+/* Whoever polls or waits is told that a queue is broken. */
+static inline void expect_loops_to_end(struct world *world)
+{
+    assert_int_equal(vw_poll(world->net, 0, 8, NULL, NULL), -EIO);
+    assert_true(vw_wait(world->net, 0, -1) != 0); /* 1 for what was noted before, */
+    assert_int_equal(vw_wait(world->net, 0, -1), -EIO);
+}
+
 static inline void expect_broken(struct world *world, const char *why)
 {
     struct vw_rx_packet packet;
@@ -198,7 +206,7 @@ static inline void expect_broken(struct world *world, const char *why)
     if (!strstr(vw_queue_error(world->net, 0), why))
         fail_msg("\"%s\" instead of \"%s\"", vw_queue_error(world->net, 0), why);
     assert_int_equal(vw_rx_burst(world->net, 0, &packet, 1), -EIO);
-    assert_true(vw_poll(world->net, 0, 8, NULL, NULL) >= 0);
+    expect_loops_to_end(world);
 }
 
 static inline int send_frame(struct world *world)
@@ -213,6 +221,20 @@ static inline int send_frame(struct world *world)
     if (result != 1)
         world->tokens--;
     return result;
+}
+
+/* The device goes away. */
+static inline void lose_device(struct world *world)
+{
+    struct pollfd wait = {.fd = vw_net_fd(world->net), .events = POLLIN};
+    int events = 0;
+
+    shutdown(world->back_end.socket, SHUT_RDWR);
+    while (!(events & VW_EVENT_DISCONNECTED)) {
+        assert_int_equal(poll(&wait, 1, 60000), 1);
+        events = vw_process(world->net);
+        assert_true(events >= 0);
+    }
 }
 
 static inline struct vw_rx_counters rx_counters(struct world *world)

@@ -90,8 +90,11 @@ struct vw_net_options {
     unsigned spin_us;        /* vw_wait: how long to spin before sleeping; default 50 */
     void (*log)(void *context, enum vw_level level, const char *line); /* or NULL */
     void *log_context;
-    /* Completed transmit frames, in the thread that finds them. `sent` is 0 if the device was lost
-     * before it said that it had the frame. It must not send on the same pair: -EBUSY. Or NULL. */
+    /* Completed transmit frames, within a call of the pair's functions or vw_net_close. `sent` is 0
+     * if the device was lost, or closed, before it said that it had the frame. Of the same pair it
+     * may receive and release frames, set the policy, and ask (vw_queue_fd, vw_tx_in_flight, ...);
+     * sending, reaping, polling and waiting, and vw_process, vw_set_mtu and vw_set_guest_offloads of
+     * the same device, are -EBUSY. It must not call vw_net_close. Or NULL. */
     void (*tx_done)(void *context, unsigned pair, void *token, int sent);
     void *tx_context;
 };
@@ -106,7 +109,8 @@ VW_API int vw_net_open(const struct vw_net_options *options, struct vw_net **net
                        size_t error_size);
 
 /* Stops all queues and frees everything, memory of vw_alloc included. Returns tokens of frames in
- * flight through tx_done first, with sent 0. */
+ * flight through tx_done first: with sent 1 those that the device has completed by then, all others
+ * with sent 0. No other call may be under way. */
 VW_API void vw_net_close(struct vw_net *net);
 
 struct vw_net_info {
@@ -179,7 +183,8 @@ struct vw_tx_packet {
 VW_API int vw_tx_burst(struct vw_net *net, unsigned pair, const struct vw_tx_packet *packets,
                        unsigned count, int more);
 
-/* Reaps what is completed now; returns how many frames. For loops that do not use vw_poll. */
+/* Reaps what is completed now; returns how many frames, or a negative errno value once there are
+ * none: -EIO (broken), -ENOTCONN. For loops that do not use vw_poll. */
 VW_API int vw_tx_reap(struct vw_net *net, unsigned pair);
 
 /* Frames given to the device and not reaped; 0 means that all memory is the caller's again. */
@@ -205,7 +210,8 @@ struct vw_rx_packet {
     void *handle;         /* the library's */
 };
 
-/* Takes up to `count` received frames. Returns how many, or a negative errno value. */
+/* Takes up to `count` received frames. Returns how many, or, once all that came before are taken, a
+ * negative errno value: -EIO (broken), -ENOTCONN. */
 VW_API int vw_rx_burst(struct vw_net *net, unsigned pair, struct vw_rx_packet *packets,
                        unsigned count);
 
@@ -229,14 +235,17 @@ VW_API int vw_queue_fd(const struct vw_net *net, unsigned pair);
  *
  * One poll by NAPI's rules: reaps transmitted frames, hands at most `budget` received frames to
  * `receive`, and returns how many. If that is less than the budget, calls are armed, the queues
- * were looked at again, and the caller may wait; else it must poll again.
+ * were looked at again, and the caller may wait; else it must poll again. -EIO if one of the pair's
+ * queues is broken and no frame was received. While there is no device, what the lost one had left
+ * is handed out, then 0.
  */
 VW_API int vw_poll(struct vw_net *net, unsigned pair, unsigned budget, vw_rx_function receive,
                    void *context);
 
 /* Spins for options.spin_us, then arms and sleeps, until there is something for vw_poll, a transmit
- * queue that was stopped goes on, or `timeout_ms` (-1: for ever) is over. 1: something, 0: time is
- * over, or a negative errno value. */
+ * queue that was stopped goes on, the device is lost or back, or `timeout_ms` (-1: for ever) is over.
+ * 1: something, 0: time is over, or a negative errno value: -EIO if one of the pair's queues is
+ * broken. */
 VW_API int vw_wait(struct vw_net *net, unsigned pair, int timeout_ms);
 
 /* ---- the device as a whole ------------------------------------------------------------------- */

@@ -47,8 +47,7 @@ static void library_sent(void *context, unsigned pair, void *token, int sent)
     struct traffic *traffic = context;
     struct traffic_worker *worker = &traffic->workers[pair];
 
-    /* A frame that the device was lost with comes back in the main thread, while the worker may be
-     * running. Its buffer is of no use any more: there will be no other device. */
+    /* The device was lost, and there will be no other: its buffer is of no use any more. */
     if (!sent) {
         traffic_count(&worker->lost_frames, 1);
         return;

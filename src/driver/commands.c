@@ -152,6 +152,9 @@ int vw_set_guest_offloads(struct vw_net *net, uint64_t features)
     uint64_t before = net->guest_offloads;
     struct vw_net_command command;
 
+    if (vw_net_in_done(net))
+        return -EBUSY;
+
     int error = vw_net_command_offloads(&command, features, net->features);
     if (error != 0)
         return vw_has(net->features, VIRTIO_NET_F_CTRL_GUEST_OFFLOADS) ? error : -ENOTSUP;
@@ -166,6 +169,9 @@ int vw_set_mtu(struct vw_net *net, unsigned mtu)
     bool told = vw_has(net->features, VIRTIO_NET_F_MTU);
     unsigned before = net->mtu;
     struct vw_rx_shape shape;
+
+    if (vw_net_in_done(net))
+        return -EBUSY;
 
     if (mtu < VW_NET_MIN_MTU || mtu > VW_NET_MAX_MTU || (told && mtu > net->config.mtu))
         return -EINVAL;

@@ -22,8 +22,9 @@
  * the commands). Where the control thread touches a pair (the device was lost, or is back; receive
  * buffers change their shape), it holds the pair's lock, which each call of the pair's thread takes
  * and gives back: one locked instruction for a burst, and nobody ever waits but for those moments.
- * A pair whose device is lost is `down`: its calls do nothing, and the control thread may then work
- * on it for as long as it likes.
+ * A pair whose device is lost is `down`: its calls leave its rings alone, and the control thread
+ * may then set them up for as long as it likes. What the lost device had used is still handed out,
+ * and what it had sent still told, by the pair's own thread.
  */
 #ifndef VW_DRIVER_INTERNAL_H
 #define VW_DRIVER_INTERNAL_H
@@ -70,7 +71,8 @@ struct vw_tx_slot {
     uint16_t segment_count;
     bool counted; /* in the byte limit */
     bool urgent;
-    bool in_use;
+    bool in_use; /* the device has it */
+    bool sent;   /* of one that waits in `returned` */
     struct vw_segment segments[1 + VW_TX_MAX_PIECES];
 } __attribute__((aligned(VW_CACHE_LINE)));
 
@@ -83,7 +85,7 @@ struct vw_tx {
     bool stopped;    /* no frame is taken until there is room */
     bool woken;      /* it was stopped, goes on, and no burst came since */
     bool armed;      /* a call was asked for, and none came since */
-    bool in_done;    /* tx_done runs: the pair's calls refuse */
+    bool in_done;    /* tx_done runs, in some thread; see struct vw_in_done */
     unsigned worst;  /* ring entries that any frame may need: stop below, wake from it on */
     unsigned pieces; /* most pieces of a frame */
     uint32_t number; /* of the next frame */
@@ -94,7 +96,9 @@ struct vw_tx {
     struct vw_tx_slot *slots;
     struct vw_tx_slot **free;
     unsigned free_count;
-    char *headers; /* shared: one header for each slot, HEADER_STRIDE apart */
+    struct vw_tx_slot **returned; /* a lost device's, to be told by the pair's thread: loss.c */
+    unsigned returned_count;
+    char *headers;                       /* shared: one header for each slot, HEADER_STRIDE apart */
     const struct vw_memory_range *range; /* where the last piece lay */
     struct vw_tx_counters counters;
 };
@@ -119,12 +123,13 @@ struct vw_rx {
     struct vw_driver_queue queue;
     struct vw_rx_shape shape; /* of new buffers */
     uint64_t check_features;  /* what headers may ask for, as vw_net_header_check wants it */
-    bool flat;  /* each buffer is one run of memory, and one descriptor */
-    bool idle;  /* the last look found nothing: returned buffers are posted at once */
-    bool armed; /* a call was asked for, and none came since */
+    bool flat;                /* each buffer is one run of memory, and one descriptor */
+    bool idle;                /* the last look found nothing: returned buffers are posted at once */
+    bool armed;               /* a call was asked for, and none came since */
     struct vw_packet_average average;
     struct vw_completion *done; /* reaped, and not handed out yet */
     unsigned done_next, done_count, done_capacity;
+    unsigned kept;                /* the first so many of `done` are a lost device's; 0: none */
     struct vw_rx_buffer *buffers; /* all */
     struct vw_rx_buffer *free;    /* list */
     unsigned buffer_count, free_count, posted;
@@ -164,7 +169,7 @@ struct vw_memory_range {
 struct vw_adaptive {
     bool on;
     unsigned interval_ms;
-    uint64_t sampled_us;             /* when */
+    uint64_t sampled_us;            /* when */
     struct vw_adaptive_pair *pairs; /* one for each pair */
 };
 
@@ -176,7 +181,8 @@ struct vw_driver_control {
     char *buffer;      /* shared, VW_CONTROL_BUFFER bytes, for commands and answers */
     unsigned limit_ms; /* of a command */
     bool outstanding;  /* a command was never answered: the buffer is the device's */
-    struct vw_remembered *first, **last; /* what was set, in this order, for a device that is back */
+    struct vw_remembered *first,
+        **last;   /* what was set, in this order, for a device that is back */
     int timer_fd; /* wakes the control thread: for adaptive, and for `events`; -1: none */
     int epoll_fd; /* it and the transport's events */
     int events;   /* of the transport, seen while an answer was awaited */
@@ -252,9 +258,11 @@ void vw_tx_disarm(struct vw_tx *tx);
 bool vw_tx_arm_delayed(struct vw_tx *tx); /* false: reap now */
 bool vw_tx_arm(struct vw_tx *tx);         /* for the next completion; false: there is one */
 
-/* loss.c. The pair is down, and its lock is not held. */
+/* loss.c. All under the pair's lock. */
+void vw_tx_salvage(struct vw_driver_pair *pair);  /* keeps what the device has completed */
 void vw_tx_resend(struct vw_driver_pair *pair);   /* all that is in flight, into an empty ring */
-void vw_tx_lose_all(struct vw_driver_pair *pair); /* tells all of it as not sent */
+void vw_tx_lose_all(struct vw_driver_pair *pair); /* all of it is to be told as not sent */
+unsigned vw_tx_tell_returned(struct vw_driver_pair *pair); /* both: now; returns frames */
 
 /* receive.c and buffers.c. All under the pair's lock. */
 int vw_rx_create(struct vw_driver_pair *pair);
@@ -276,7 +284,7 @@ void vw_driver_reshape(struct vw_net *net);
 /* poll.c */
 int vw_pair_create(struct vw_driver_pair *pair); /* descriptors */
 void vw_pair_destroy(struct vw_driver_pair *pair);
-int vw_pair_watch(struct vw_driver_pair *pair); /* call descriptors, once they are there */
+int vw_pair_watch(struct vw_driver_pair *pair);     /* call descriptors, once they are there */
 void vw_pair_schedule(struct vw_driver_pair *pair); /* the pair's thread, under the lock */
 void vw_pair_wake(struct vw_driver_pair *pair);     /* the control thread, under the lock */
 
@@ -320,6 +328,41 @@ static inline void vw_pair_lock(struct vw_driver_pair *pair)
 {
     if (vw_unlikely(atomic_exchange_explicit(&pair->lock, 1, memory_order_acquire) != 0))
         vw_pair_lock_wait(pair);
+}
+
+/*
+ * tx_done is called under the pair's lock. What it may call itself for the same pair knows by these
+ * that its thread has the lock already. One for each call that is under way, innermost first, since
+ * tx_done of one pair may call functions of another.
+ */
+struct vw_in_done {
+    const struct vw_driver_pair *pair;
+    struct vw_in_done *outer;
+};
+
+void vw_done_begin(struct vw_driver_pair *pair, struct vw_in_done *record);
+void vw_done_end(struct vw_driver_pair *pair, struct vw_in_done *record);
+bool vw_done_finds(const struct vw_driver_pair *pair); /* among this thread's */
+bool vw_net_in_done(const struct vw_net *net);         /* any pair's of it, in this thread */
+
+static inline bool vw_pair_in_done(const struct vw_driver_pair *pair)
+{
+    return vw_unlikely(vw_shared_load(&pair->tx.in_done)) && vw_done_finds(pair);
+}
+
+/* Locks, but in tx_done; returns whether vw_pair_leave is to unlock. */
+static inline bool vw_pair_enter(struct vw_driver_pair *pair)
+{
+    if (vw_pair_in_done(pair))
+        return false;
+    vw_pair_lock(pair);
+    return true;
+}
+
+static inline void vw_pair_leave(struct vw_driver_pair *pair, bool locked)
+{
+    if (locked)
+        vw_pair_unlock(pair);
 }
 
 /* ---- flows ---- */

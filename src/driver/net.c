@@ -266,9 +266,9 @@ static int activate(struct vw_net *net)
     for (unsigned i = 0; i < net->pair_count; i++) {
         struct vw_driver_pair *pair = &net->pairs[i];
 
+        vw_pair_lock(pair);
         vw_rx_refill(pair, true);
         vw_tx_resend(pair);
-        vw_pair_lock(pair);
         atomic_store(&pair->down, false);
         vw_pair_wake(pair);
         vw_pair_unlock(pair);
@@ -348,11 +348,11 @@ static void stop_queues(struct vw_net *net)
 
 static void close_pair(struct vw_driver_pair *pair)
 {
-    if (pair->tx.slots && pair->tx.free) {
-        /* A device that stopped in good order has completed what it took. */
+    if (pair->tx.rules) { /* it was made in full */
         if (!vw_pair_is_down(pair))
-            vw_tx_collect(pair);
+            vw_tx_salvage(pair);
         vw_tx_lose_all(pair);
+        vw_tx_tell_returned(pair);
     }
     vw_tx_destroy(pair);
     vw_rx_destroy(pair);
@@ -394,12 +394,11 @@ static void take_pair_down(struct vw_driver_pair *pair)
     if (was_up) {
         vw_rx_salvage(pair);
         vw_rx_reset(pair);
+        vw_tx_salvage(pair);
         atomic_store(&pair->down, true);
     }
     vw_pair_wake(pair); /* whoever waits is to know */
     vw_pair_unlock(pair);
-    if (was_up)
-        vw_tx_collect(pair); /* the pair is ours while it is down */
 }
 
 static void take_down(struct vw_net *net)
@@ -415,8 +414,11 @@ static int lose(struct vw_net *net)
         return 0;
     vw_log(&net->log, VW_LOG_WARNING, "the device was lost: %s", net->transport->why);
     take_down(net);
-    for (unsigned i = 0; !net->options.reconnect && i < net->pair_count; i++)
+    for (unsigned i = 0; !net->options.reconnect && i < net->pair_count; i++) {
+        vw_pair_lock(&net->pairs[i]);
         vw_tx_lose_all(&net->pairs[i]);
+        vw_pair_unlock(&net->pairs[i]);
+    }
     return VW_EVENT_DISCONNECTED;
 }
 
@@ -463,8 +465,11 @@ int vw_net_fd(const struct vw_net *net)
 
 int vw_process(struct vw_net *net)
 {
-    int events = vw_driver_events(net), result = 0;
+    int events, result = 0;
 
+    if (vw_net_in_done(net))
+        return -EBUSY;
+    events = vw_driver_events(net);
     if (events < 0)
         return events;
     if (events & VW_TRANSPORT_LOST)

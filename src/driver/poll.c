@@ -149,13 +149,15 @@ static unsigned serve_receive(struct vw_driver_pair *pair, unsigned budget, vw_r
     struct vw_rx_packet packets[POLL_BATCH];
     unsigned total = 0, count;
 
-    while (total < budget && !vw_pair_is_down(pair)) {
+    while (total < budget) {
         count = budget - total < POLL_BATCH ? budget - total : POLL_BATCH;
         count = vw_rx_take(pair, packets, count);
         if (count == 0)
             break;
-        pair->rx.idle = false;
-        vw_rx_refill(pair, false);
+        if (vw_likely(!vw_pair_is_down(pair))) {
+            pair->rx.idle = false;
+            vw_rx_refill(pair, false);
+        }
         vw_pair_unlock(pair);
         receive(context, pair->index, packets, count);
         vw_pair_lock(pair);
@@ -195,6 +197,13 @@ static bool arm(struct vw_driver_pair *pair, bool receive)
     return nothing;
 }
 
+static bool is_broken(struct vw_driver_pair *pair)
+{
+    bool receive = vw_driver_queue_broken(&pair->rx.queue);
+
+    return vw_driver_queue_broken(&pair->tx.queue) || receive; /* both are told */
+}
+
 static int poll_pair(struct vw_driver_pair *pair, unsigned budget, vw_rx_function receive,
                      void *context)
 {
@@ -226,9 +235,18 @@ static int poll_pair(struct vw_driver_pair *pair, unsigned budget, vw_rx_functio
             vw_pair_schedule(pair);
         vw_tx_tell_woken(pair);
     }
-    vw_driver_queue_broken(&pair->rx.queue);
-    vw_driver_queue_broken(&pair->tx.queue);
-    return (int)total;
+    return is_broken(pair) && total == 0 ? -EIO : (int)total;
+}
+
+/* What a lost device had used and completed before. */
+static int poll_without_device(struct vw_driver_pair *pair, unsigned budget, vw_rx_function receive,
+                               void *context)
+{
+    look_for_calls(pair);
+    pair->scheduled = false;
+    pair->may_wait = true;
+    vw_tx_collect(pair);
+    return receive ? (int)serve_receive(pair, budget, receive, context) : 0;
 }
 
 int vw_poll(struct vw_net *net, unsigned index, unsigned budget, vw_rx_function receive,
@@ -239,16 +257,11 @@ int vw_poll(struct vw_net *net, unsigned index, unsigned budget, vw_rx_function 
 
     if (!pair || budget > INT32_MAX)
         return -EINVAL;
-    if (pair->tx.in_done)
+    if (vw_pair_in_done(pair))
         return -EBUSY;
     vw_pair_lock(pair);
-    if (vw_pair_is_down(pair)) {
-        look_for_calls(pair);
-        pair->may_wait = true;
-        result = 0;
-    } else {
-        result = poll_pair(pair, budget, receive, context);
-    }
+    result = vw_pair_is_down(pair) ? poll_without_device(pair, budget, receive, context)
+                                   : poll_pair(pair, budget, receive, context);
     vw_pair_unlock(pair);
     return result;
 }
@@ -259,13 +272,13 @@ int vw_queue_fd(const struct vw_net *net, unsigned index)
 
     if (!pair)
         return -EINVAL;
-    vw_pair_lock(pair);
+    bool locked = vw_pair_enter(pair);
     if (!pair->own_loop) {
         /* Nothing was armed so far; what was missed is found by a first poll. */
         pair->sleeps = pair->own_loop = true;
         vw_pair_wake(pair);
     }
-    vw_pair_unlock(pair);
+    vw_pair_leave(pair, locked);
     return pair->epoll_fd;
 }
 
@@ -286,8 +299,9 @@ static bool something(struct vw_driver_pair *pair)
     bool scheduled = pair->scheduled || pair->tx.woken;
 
     pair->scheduled = pair->tx.woken = false;
-    return scheduled || vw_rx_pending(pair) ||
-           (vw_tx_awaited(&pair->tx) && in_flight(&pair->tx) && vw_tx_collect(pair) > 0);
+    return scheduled || vw_rx_pending(pair) || pair->tx.returned_count > 0 ||
+           (!vw_pair_is_down(pair) && vw_tx_awaited(&pair->tx) && in_flight(&pair->tx) &&
+            vw_tx_collect(pair) > 0);
 }
 
 /* Looks at the clock only now and then: it costs as much as a look at both rings. */
@@ -301,7 +315,7 @@ static bool spin(struct vw_driver_pair *pair, uint64_t limit_ns)
     do {
         for (unsigned i = 0; i < LOOKS_A_GLANCE; i++) {
             vw_pair_lock(pair);
-            found = vw_pair_is_down(pair) || something(pair);
+            found = vw_pair_is_down(pair) || something(pair) || is_broken(pair);
             vw_pair_unlock(pair);
             if (found)
                 return true;
@@ -315,9 +329,9 @@ static bool spin(struct vw_driver_pair *pair, uint64_t limit_ns)
 static bool ready_to_sleep(struct vw_driver_pair *pair)
 {
     if (vw_pair_is_down(pair))
-        return !pair->scheduled;
+        return !something(pair);
     settle(pair);
-    return !something(pair) && arm(pair, true);
+    return !something(pair) && arm(pair, true) && !is_broken(pair);
 }
 
 static int sleep_for_calls(struct vw_driver_pair *pair, int timeout_ms)
@@ -344,17 +358,21 @@ int vw_wait(struct vw_net *net, unsigned index, int timeout_ms)
 
     if (!pair)
         return -EINVAL;
-    if (pair->tx.in_done)
+    if (vw_pair_in_done(pair))
         return -EBUSY;
     vw_pair_lock(pair);
     pair->sleeps = true;
-    bool down = vw_pair_is_down(pair), found = false;
+    bool down = vw_pair_is_down(pair), broken = false;
     if (!down) {
         vw_rx_disarm(&pair->rx);
         settle(pair);
-        found = something(pair);
     }
+    bool found = something(pair);
+    if (!down && !found)
+        broken = is_broken(pair);
     vw_pair_unlock(pair);
+    if (broken)
+        return -EIO;
     if (found || (!down && timeout_ms != 0 && net->options.spin_us > 0 &&
                   spin(pair, (uint64_t)net->options.spin_us * 1000)))
         return 1;

@@ -38,12 +38,50 @@ bool vw_rx_pending(struct vw_driver_pair *pair)
 
     if (rx->done_next < rx->done_count)
         return true;
-    rx->done_next = 0;
+    if (vw_unlikely(vw_pair_is_down(pair))) /* its ring is the control thread's */
+        return false;
+    rx->done_next = rx->kept = 0;
     rx->done_count = vw_driver_ring_reap(&rx->queue.ring, rx->done, VW_RX_BATCH);
     rx->posted -= rx->done_count;
     if (rx->done_count > 0 && vw_unlikely(rx->posted == 0))
         vw_counter_add(&rx->counters.ring_empty, 1);
     return rx->done_count > 0;
+}
+
+/* How many buffers the device said that the frame has which begins with this one. */
+static unsigned told_buffers(const struct vw_driver_pair *pair, const struct vw_completion *done)
+{
+    const struct vw_rx_buffer *first = done->token;
+    const unsigned header_size = pair->net->header_size;
+    struct vw_net_header header;
+    char wire[VW_NET_HEADER_MAX];
+
+    if (pair->rx.shape.mode != VW_RX_MERGEABLE || done->length < header_size)
+        return 1;
+    memcpy(wire, first->memory, header_size);
+    vw_net_header_decode(&header, wire, header_size);
+    return header.num_buffers;
+}
+
+/* A frame that the lost device was in the middle of does not go on with the next device's buffers.
+ */
+static void keep_whole_frames(struct vw_driver_pair *pair)
+{
+    struct vw_rx *rx = &pair->rx;
+    unsigned whole = 0;
+
+    while (whole < rx->done_count) {
+        unsigned count = told_buffers(pair, &rx->done[whole]);
+
+        if (count == 0 || count > rx->done_count - whole)
+            break;
+        whole += count;
+    }
+    if (whole < rx->done_count)
+        vw_counter_add(&rx->counters.drop_buffers, 1);
+    while (rx->done_count > whole)
+        vw_rx_put_back(rx, rx->done[--rx->done_count].token);
+    rx->kept = whole;
 }
 
 /* Reaps all that there is, behind what was not handed out: the ring is about to be forgotten. Both
@@ -57,6 +95,7 @@ void vw_rx_salvage(struct vw_driver_pair *pair)
     rx->done_next = 0;
     rx->done_count =
         count + vw_driver_ring_reap(&rx->queue.ring, rx->done + count, rx->done_capacity - count);
+    keep_whole_frames(pair);
 }
 
 static VW_ALWAYS_INLINE void take_offload(struct vw_rx_packet *packet,
@@ -122,6 +161,10 @@ static enum outcome take_rest(struct vw_driver_pair *pair, struct vw_rx_buffer *
     struct vw_rx_buffer *last = first;
 
     for (unsigned i = 1; i < count; i++) {
+        if (vw_unlikely(rx->done_next == rx->kept)) { /* a lost device's, and it told less before */
+            vw_counter_add(&rx->counters.drop_buffers, 1);
+            return DROPPED;
+        }
         if (!vw_rx_pending(pair)) {
             vw_counter_add(&rx->counters.drop_buffers, 1);
             vw_driver_queue_break(&rx->queue, "buffers of a frame were not used together");
@@ -179,11 +222,14 @@ static VW_ALWAYS_INLINE enum outcome take_frame(struct vw_driver_pair *pair,
     if (vw_unlikely(count != 1)) {
         if (count == 0) {
             vw_counter_add(&rx->counters.drop_header, 1);
+            if (rx->done_next <= rx->kept) /* not the present device's fault */
+                return DROPPED;
             vw_driver_queue_break(&rx->queue, "a frame of no buffers, or of more than it can have");
             return BROKEN;
         }
-        if (take_rest(pair, first, count, packet) != GOOD)
-            return BROKEN;
+        enum outcome rest = take_rest(pair, first, count, packet);
+        if (rest != GOOD)
+            return rest;
     }
     packet->hash = header.hash_value;
     packet->hash_report = header.hash_report;
@@ -241,11 +287,10 @@ unsigned vw_rx_take(struct vw_driver_pair *pair, struct vw_rx_packet *packets, u
 static int receive(struct vw_driver_pair *pair, struct vw_rx_packet *packets, unsigned count)
 {
     struct vw_rx *rx = &pair->rx;
-    unsigned taken;
+    unsigned taken = vw_rx_take(pair, packets, count);
 
     if (vw_unlikely(vw_pair_is_down(pair)))
-        return -ENOTCONN;
-    taken = vw_rx_take(pair, packets, count);
+        return taken > 0 ? (int)taken : -ENOTCONN;
     rx->idle = taken == 0;
     vw_rx_refill(pair, rx->idle);
     if (vw_unlikely(vw_driver_queue_broken(&rx->queue)) && taken == 0)
@@ -259,9 +304,9 @@ int vw_rx_burst(struct vw_net *net, unsigned index, struct vw_rx_packet *packets
 
     if (vw_unlikely(!pair || count > INT32_MAX))
         return -EINVAL;
-    vw_pair_lock(pair);
+    bool locked = vw_pair_enter(pair);
     int result = receive(pair, packets, count);
-    vw_pair_unlock(pair);
+    vw_pair_leave(pair, locked);
     return result;
 }
 
@@ -272,13 +317,10 @@ void vw_rx_release(struct vw_net *net, unsigned index, const struct vw_rx_packet
 
     if (vw_unlikely(!pair || count == 0))
         return;
-    bool locked = !pair->tx.in_done; /* echo: what was received is free when it was sent */
-    if (locked)
-        vw_pair_lock(pair);
+    bool locked = vw_pair_enter(pair); /* in tx_done: what was received is free when it was sent */
     for (unsigned i = 0; i < count; i++)
         vw_rx_put_back(&pair->rx, packets[i].handle);
     if (!vw_pair_is_down(pair))
         vw_rx_refill(pair, pair->rx.idle);
-    if (locked)
-        vw_pair_unlock(pair);
+    vw_pair_leave(pair, locked);
 }

@@ -90,8 +90,8 @@ static inline uint32_t vw_average_read(const struct vw_packet_average *average)
 uint32_t vw_rx_mergeable_bytes(const struct vw_rx_shape *shape,
                                const struct vw_packet_average *average);
 
-/* Memory that a buffer of so many bytes is to have. Mergeable ones have two sizes, so that one whose
- * frames grow gets other memory once, not at each step. */
+/* Memory that a buffer of so many bytes is to have. Mergeable ones have two sizes, so that one
+ * whose frames grow gets other memory once, not at each step. */
 uint32_t vw_rx_shape_memory(const struct vw_rx_shape *shape, uint32_t bytes);
 
 #endif

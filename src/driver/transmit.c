@@ -59,8 +59,9 @@ int vw_tx_create(struct vw_driver_pair *pair)
         return vw_driver_fail(net, -EINVAL, "tx_ring_size is %u; at least 2 are needed", size);
     tx->slots = aligned_alloc(VW_CACHE_LINE, size * sizeof(*tx->slots));
     tx->free = calloc(size, sizeof(struct vw_tx_slot *));
+    tx->returned = calloc(size, sizeof(struct vw_tx_slot *));
     tx->headers = vw_shared_alloc(&net->shared, (size_t)size * VW_TX_HEADER_STRIDE);
-    if (!tx->slots || !tx->free || !tx->headers)
+    if (!tx->slots || !tx->free || !tx->returned || !tx->headers)
         return vw_driver_fail(net, -ENOMEM, "no memory for a transmit queue");
     memset(tx->slots, 0, size * sizeof(*tx->slots));
     make_slots_free(tx);
@@ -80,6 +81,7 @@ void vw_tx_destroy(struct vw_driver_pair *pair)
     vw_driver_queue_destroy(&tx->queue);
     free(tx->slots);
     free(tx->free);
+    free(tx->returned);
     if (tx->headers)
         vw_shared_free(&pair->net->shared, tx->headers);
 }
@@ -116,6 +118,37 @@ bool vw_tx_arm(struct vw_tx *tx)
 
 /* ---- completion ---- */
 
+static _Thread_local struct vw_in_done *innermost;
+
+void vw_done_begin(struct vw_driver_pair *pair, struct vw_in_done *record)
+{
+    *record = (struct vw_in_done){.pair = pair, .outer = innermost};
+    innermost = record;
+    vw_shared_store(&pair->tx.in_done, true);
+}
+
+void vw_done_end(struct vw_driver_pair *pair, struct vw_in_done *record)
+{
+    vw_shared_store(&pair->tx.in_done, false);
+    innermost = record->outer;
+}
+
+bool vw_done_finds(const struct vw_driver_pair *pair)
+{
+    for (const struct vw_in_done *record = innermost; record; record = record->outer)
+        if (record->pair == pair)
+            return true;
+    return false;
+}
+
+bool vw_net_in_done(const struct vw_net *net)
+{
+    for (const struct vw_in_done *record = innermost; record; record = record->outer)
+        if (record->pair->net == net)
+            return true;
+    return false;
+}
+
 static bool has_room(const struct vw_tx *tx)
 {
     return tx->queue.ring.free >= tx->worst && vw_limit_open(&tx->limit);
@@ -136,14 +169,15 @@ unsigned vw_tx_collect(struct vw_driver_pair *pair)
 {
     struct vw_completion done[COMPLETIONS];
     struct vw_tx *tx = &pair->tx;
+    struct vw_in_done record;
     uint64_t bytes = 0;
-    uint32_t total = 0, count;
+    uint32_t total = 0, count, told = 0;
 
-    /* For the functions that tx_done may call, and those that it may not. A pair that is down is
-     * not locked here. */
-    bool locked = !vw_pair_is_down(pair);
-    if (locked)
-        tx->in_done = true;
+    if (vw_unlikely(tx->returned_count > 0))
+        told = vw_tx_tell_returned(pair);
+    if (vw_unlikely(vw_pair_is_down(pair))) /* its ring is the control thread's */
+        return told;
+    vw_done_begin(pair, &record);
     do {
         count = vw_driver_ring_reap(&tx->queue.ring, done, COMPLETIONS);
         for (uint32_t i = 0; i < count; i++) {
@@ -154,8 +188,7 @@ unsigned vw_tx_collect(struct vw_driver_pair *pair)
         }
         total += count;
     } while (count == COMPLETIONS);
-    if (locked)
-        tx->in_done = false;
+    vw_done_end(pair, &record);
     if (total > 0) {
         vw_counter_add(&tx->counters.reaped, total);
         vw_counter_add(&tx->counters.reaps, 1);
@@ -163,7 +196,7 @@ unsigned vw_tx_collect(struct vw_driver_pair *pair)
     if (bytes > 0)
         vw_limit_complete(&tx->limit, bytes, vw_tx_now_ms());
     vw_tx_wake_if_room(tx);
-    return total;
+    return told + total;
 }
 
 /* ---- frames ---- */
@@ -401,6 +434,14 @@ static int burst(struct vw_driver_pair *pair, const struct vw_tx_packet *packets
     return taken > 0 ? (int)taken : error;
 }
 
+/* A caller whose policy reaps in transmit may look nowhere else. */
+static int burst_without_device(struct vw_driver_pair *pair)
+{
+    if (pair->tx.rules->reap)
+        vw_tx_tell_returned(pair);
+    return -ENOTCONN;
+}
+
 int vw_tx_burst(struct vw_net *net, unsigned index, const struct vw_tx_packet *packets,
                 unsigned count, int more)
 {
@@ -409,11 +450,11 @@ int vw_tx_burst(struct vw_net *net, unsigned index, const struct vw_tx_packet *p
 
     if (vw_unlikely(!pair || count > INT32_MAX))
         return -EINVAL;
-    if (vw_unlikely(pair->tx.in_done))
+    if (vw_pair_in_done(pair))
         return -EBUSY;
     vw_pair_lock(pair);
     if (vw_unlikely(vw_pair_is_down(pair)))
-        result = -ENOTCONN;
+        result = burst_without_device(pair);
     else if (vw_unlikely(vw_driver_queue_broken(&pair->tx.queue)))
         result = -EIO;
     else
@@ -424,11 +465,10 @@ int vw_tx_burst(struct vw_net *net, unsigned index, const struct vw_tx_packet *p
 
 static int reap(struct vw_driver_pair *pair)
 {
-    unsigned count;
+    unsigned count = vw_tx_collect(pair);
 
     if (vw_pair_is_down(pair))
-        return -ENOTCONN;
-    count = vw_tx_collect(pair);
+        return count > 0 ? (int)count : -ENOTCONN;
     vw_tx_tell_woken(pair);
     return count == 0 && vw_driver_queue_broken(&pair->tx.queue) ? -EIO : (int)count;
 }
@@ -440,7 +480,7 @@ int vw_tx_reap(struct vw_net *net, unsigned index)
 
     if (!pair)
         return -EINVAL;
-    if (pair->tx.in_done)
+    if (vw_pair_in_done(pair))
         return -EBUSY;
     vw_pair_lock(pair);
     result = reap(pair);
@@ -460,7 +500,7 @@ unsigned vw_tx_in_flight(const struct vw_net *net, unsigned index)
 {
     const struct vw_driver_pair *pair = vw_pair_of(net, index);
 
-    return pair ? pair->tx.queue.size - pair->tx.free_count : 0;
+    return pair ? pair->tx.queue.size - vw_shared_load(&pair->tx.free_count) : 0;
 }
 
 int vw_tx_set_policy(struct vw_net *net, unsigned index, enum vw_tx_policy policy)
@@ -471,12 +511,12 @@ int vw_tx_set_policy(struct vw_net *net, unsigned index, enum vw_tx_policy polic
         return -EINVAL;
     if (policy == VW_TX_URGENT && !vw_has(net->features, VW_F_URGENT))
         return -ENOTSUP;
-    vw_pair_lock(pair);
+    bool locked = vw_pair_enter(pair);
     /* What is in flight keeps the accounts that it has; the poll takes over what waits. */
     pair->tx.policy = policy;
     pair->tx.rules = &vw_tx_policies[policy];
     if (pair->sleeps)
         vw_pair_wake(pair);
-    vw_pair_unlock(pair);
+    vw_pair_leave(pair, locked);
     return 0;
 }

@@ -240,6 +240,7 @@ static void completions_that_are_none(void **unused)
         assert_int_equal(vw_tx_reap(world->net, 0), -EIO);
         assert_int_equal(send_frame(world), -EIO);
         assert_non_null(vw_queue_error(world->net, 0));
+        expect_loops_to_end(world);
         end(world);
     }
 }
@@ -323,6 +324,168 @@ static void headers_of_sent_frames(void **unused)
             give(&world->tx, &chain);
             assert_int_equal(vw_tx_reap(world->net, 0), 1);
         }
+        end(world);
+    }
+}
+
+/* ---- a device that goes away ---- */
+
+static void count_frames(void *context, unsigned pair, struct vw_rx_packet *packets, unsigned count)
+{
+    struct world *world = context;
+
+    assert_int_equal(packets[0].length, 61);
+    vw_rx_release(world->net, pair, packets, count);
+}
+
+static void frames_of_before_a_loss_are_handed_out_first(void **unused)
+{
+    (void)unused;
+    FOR_EACH_FORMAT(format)
+    {
+        struct world *world = begin(*format);
+        struct vw_rx_packet packet;
+
+        deliver_good(world, 60);
+        deliver_good(world, 61);
+        deliver_good(world, 62);
+        lose_device(world);
+        expect_frame(world, 60);
+        assert_int_equal(vw_poll(world->net, 0, 1, count_frames, world), 1);
+        assert_int_equal(vw_wait(world->net, 0, -1), 1);
+        expect_frame(world, 62);
+        assert_int_equal(vw_rx_burst(world->net, 0, &packet, 1), -ENOTCONN);
+        assert_int_equal(vw_poll(world->net, 0, 1, count_frames, world), 0);
+        end(world);
+    }
+}
+
+static void a_frame_that_a_lost_device_did_not_finish(void **unused)
+{
+    (void)unused;
+    FOR_EACH_FORMAT(format)
+    {
+        struct world *world = begin(*format | F(MRG_RXBUF));
+        const struct vw_net_header two = {.num_buffers = 2}, three = {.num_buffers = 3};
+        struct vw_rx_packet packet;
+
+        deliver_good(world, 60);
+        deliver(world, &two, 60, 72);
+        deliver_good(world, 60);
+        deliver(world, &three, 60, 72);
+        deliver_good(world, 60);
+        lose_device(world);
+        expect_frame(world, 60);
+        expect_frame(world, 60 + 72);
+        assert_int_equal(vw_rx_burst(world->net, 0, &packet, 1), -ENOTCONN);
+        assert_true(rx_counters(world).drop_buffers == 1);
+        assert_null(vw_queue_error(world->net, 0));
+        end(world);
+    }
+}
+
+/* It could still write to what it had used. */
+static void a_lost_device_that_changes_its_mind(void **unused)
+{
+    static const uint16_t counts[] = {0, 2, 65535};
+
+    (void)unused;
+    for (unsigned i = 0; i < VW_ARRAY_SIZE(counts); i++) {
+        struct world *world = begin(F(MRG_RXBUF));
+        const struct vw_rx *rx = &world->net->pairs[0].rx;
+        const struct vw_net_header header = {.num_buffers = counts[i]};
+        struct vw_rx_packet packet;
+
+        deliver_good(world, 60);
+        lose_device(world);
+        assert_int_equal(rx->done_count, 1);
+        vw_net_header_encode(&header, ((struct vw_rx_buffer *)rx->done[0].token)->memory, 12);
+        assert_int_equal(vw_rx_burst(world->net, 0, &packet, 1), -ENOTCONN);
+        assert_null(vw_queue_error(world->net, 0)); /* the next device is not to blame */
+        end(world);
+    }
+}
+
+/* What the device completed is told as sent, the rest not, and by nobody but the pair's calls. */
+static void tokens_of_a_lost_device_come_back_with_the_pairs_calls(void **unused)
+{
+    (void)unused;
+    FOR_EACH_FORMAT(format)
+    for (unsigned how = 0; how < 3; how++) {
+        struct world *world = begin(*format | UINT64_C(1) << VIRTIO_RING_F_INDIRECT_DESC);
+        struct vw_rx_packet packet;
+
+        for (unsigned i = 0; i < 3; i++)
+            assert_int_equal(send_frame(world), 1);
+        struct vw_chain chain = take(world, &world->tx);
+        give(&world->tx, &chain);
+        if (how < 2)
+            lose_device(world);
+        assert_int_equal(world->done[0] + world->lost[0], 0);
+        assert_int_equal(vw_tx_in_flight(world->net, 0), 3);
+        if (how == 0)
+            assert_int_equal(vw_tx_reap(world->net, 0), 1);
+        if (how == 1)
+            assert_int_equal(vw_poll(world->net, 0, 1, NULL, NULL), 0);
+        if (how < 2) {
+            assert_int_equal(world->done[0], 1);
+            assert_int_equal(vw_tx_in_flight(world->net, 0), 2);
+            assert_int_equal(vw_tx_reap(world->net, 0), -ENOTCONN);
+            assert_int_equal(vw_rx_burst(world->net, 0, &packet, 1), -ENOTCONN);
+        }
+        vw_net_close(world->net);
+        assert_int_equal(world->done[0], 1);
+        for (unsigned i = 1; i < 3; i++)
+            assert_true(world->done[i] == 0 && world->lost[i] == 1);
+        world->opened = -1; /* it is closed */
+        end(world);
+    }
+}
+
+/* ---- what tx_done may call ---- */
+
+static void call_everything(struct world *world)
+{
+    struct vw_net *net = world->net;
+    struct vw_rx_packet packet;
+
+    world->hook = NULL;
+    assert_int_equal(send_frame(world), -EBUSY);
+    assert_int_equal(vw_tx_reap(net, 0), -EBUSY);
+    assert_int_equal(vw_poll(net, 0, 1, NULL, NULL), -EBUSY);
+    assert_int_equal(vw_wait(net, 0, -1), -EBUSY);
+    assert_int_equal(vw_process(net), -EBUSY);
+    assert_int_equal(vw_set_mtu(net, 1400), -EBUSY);
+    assert_int_equal(vw_set_guest_offloads(net, 0), -EBUSY);
+    assert_int_equal(vw_rx_burst(net, 0, &packet, 1), 1);
+    vw_rx_release(net, 0, &packet, 1);
+    assert_int_equal(vw_tx_set_policy(net, 0, VW_TX_ORPHAN), 0);
+    assert_true(vw_queue_fd(net, 0) >= 0);
+    assert_true(vw_tx_in_flight(net, 0) <= 1);
+    assert_null(vw_queue_error(net, 0));
+}
+
+static void tx_done_that_calls_the_pairs_own_functions(void **unused)
+{
+    (void)unused;
+    for (unsigned how = 0; how < 3; how++) {
+        struct world *world = begin(F(GUEST_CSUM));
+
+        assert_int_equal(send_frame(world), 1);
+        struct vw_chain chain = take(world, &world->tx);
+        give(&world->tx, &chain);
+        deliver_good(world, 60);
+        world->hook = call_everything;
+        if (how == 0)
+            assert_int_equal(vw_tx_reap(world->net, 0), 1);
+        if (how == 1)
+            assert_int_equal(vw_poll(world->net, 0, 1, NULL, NULL), 0);
+        if (how == 2) {
+            lose_device(world);
+            assert_int_equal(vw_tx_reap(world->net, 0), 1);
+        }
+        assert_null(world->hook);
+        assert_int_equal(world->done[0], 1);
         end(world);
     }
 }
@@ -532,6 +695,11 @@ int main(void)
         cmocka_unit_test(completions_that_are_none),
         cmocka_unit_test(frames_that_cannot_be_sent),
         cmocka_unit_test(headers_of_sent_frames),
+        cmocka_unit_test(frames_of_before_a_loss_are_handed_out_first),
+        cmocka_unit_test(a_frame_that_a_lost_device_did_not_finish),
+        cmocka_unit_test(a_lost_device_that_changes_its_mind),
+        cmocka_unit_test(tokens_of_a_lost_device_come_back_with_the_pairs_calls),
+        cmocka_unit_test(tx_done_that_calls_the_pairs_own_functions),
         cmocka_unit_test(configuration_values),
         cmocka_unit_test(without_a_control_queue),
         cmocka_unit_test(urgent_needs_a_device_that_knows_it),
