@@ -34,6 +34,12 @@ struct vw_segment {
     uint32_t length;
 };
 
+/* A buffer of one segment, for vw_driver_ring_add_plain. */
+struct vw_plain_buffer {
+    struct vw_segment segment;
+    void *token; /* not NULL */
+};
+
 /* A buffer that came back. */
 struct vw_completion {
     void *token;     /* as given to add */
@@ -58,6 +64,10 @@ struct vw_driver_ring_ops {
                uint32_t writable, void *token);
     int (*add_urgent)(struct vw_driver_ring *ring, const struct vw_segment *segments,
                       uint32_t readable, uint32_t writable, void *token);
+    uint32_t (*add_readable)(struct vw_driver_ring *ring, const struct vw_plain_buffer *buffers,
+                             uint32_t count);
+    uint32_t (*add_writable)(struct vw_driver_ring *ring, const struct vw_plain_buffer *buffers,
+                             uint32_t count);
     bool (*publish)(struct vw_driver_ring *ring);
     uint32_t (*reap)(struct vw_driver_ring *ring, struct vw_completion *completions, uint32_t max);
     void (*disable_calls)(struct vw_driver_ring *ring);
@@ -95,6 +105,7 @@ struct vw_driver_ring {
     uint32_t unpublished; /* of buffers added and not yet visible */
     uint32_t published_slots;
     uint16_t free_head; /* the first free entry (IN_ORDER, split: the next of the table) */
+    uint16_t free_tail; /* the last one, if there is one; not with IN_ORDER */
 
     /* Packed: positions and their wrap counters. */
     uint16_t next_available;
@@ -151,6 +162,25 @@ static inline int vw_driver_ring_add_urgent(struct vw_driver_ring *ring,
 {
     return ring->urgent ? ring->ops->add_urgent(ring, segments, readable, writable, token)
                         : -ENOTSUP;
+}
+
+/*
+ * Adds buffers of one segment each, all for the device to read or all for it to write: what most
+ * frames are, in one call for a burst. Returns how many were added: fewer than `count` if the ring
+ * is too full, 0 on a broken ring.
+ */
+static inline uint32_t vw_driver_ring_add_readable(struct vw_driver_ring *ring,
+                                                   const struct vw_plain_buffer *buffers,
+                                                   uint32_t count)
+{
+    return ring->ops->add_readable(ring, buffers, count);
+}
+
+static inline uint32_t vw_driver_ring_add_writable(struct vw_driver_ring *ring,
+                                                   const struct vw_plain_buffer *buffers,
+                                                   uint32_t count)
+{
+    return ring->ops->add_writable(ring, buffers, count);
 }
 
 /* Makes all added buffers visible. Returns true if the device wants a kick; false if broken. */

@@ -34,6 +34,17 @@ static VW_ALWAYS_INLINE struct vring_packed_desc *descriptor_at(const struct vw_
     return &descriptors[position];
 }
 
+/* All of a descriptor but its flags. */
+static VW_ALWAYS_INLINE void store_hidden(struct vring_packed_desc *descriptor, uint64_t address,
+                                          uint32_t length, uint16_t id)
+{
+    vw_alias64 *word = (void *)descriptor;
+
+    vw_shared_store(word, htole64(address));
+    vw_store_le32(&descriptor->len, length);
+    vw_store_le16(&descriptor->id, id);
+}
+
 /* Writes the next available descriptor. The first unpublished one keeps its flags until publish. */
 static VW_ALWAYS_INLINE void put_descriptor(struct vw_driver_ring *ring, uint64_t address,
                                             uint32_t length, uint16_t id, uint16_t flags,
@@ -43,11 +54,7 @@ static VW_ALWAYS_INLINE void put_descriptor(struct vw_driver_ring *ring, uint64_
 
     flags |= vw_packed_available_bits(ring->available_wrap);
     if (first) {
-        vw_alias64 *word = (void *)descriptor;
-
-        vw_shared_store(word, htole64(address));
-        vw_store_le32(&descriptor->len, length);
-        vw_store_le16(&descriptor->id, id);
+        store_hidden(descriptor, address, length, id);
         ring->head_position = ring->next_available;
         ring->head_flags = flags;
     } else {
@@ -117,6 +124,92 @@ static int packed_add_urgent_in_order(struct vw_driver_ring *ring,
     return add_body(ring, segments, readable, writable, token, VW_DESCRIPTOR_F_URGENT, true);
 }
 
+static VW_ALWAYS_INLINE uint16_t put_plain(struct vw_plain_burst *burst,
+                                           const struct vw_segment *segment, uint16_t flags,
+                                           bool hidden, bool in_order)
+{
+    struct vring_packed_desc *descriptor =
+        &((struct vring_packed_desc *)burst->descriptors)[burst->position];
+    uint16_t id = in_order ? burst->position : burst->free_head;
+
+    if (!in_order)
+        burst->free_head = burst->entries[id].next;
+    if (vw_unlikely(hidden))
+        store_hidden(descriptor, segment->address, segment->length, id);
+    else
+        vw_descriptor_store(descriptor, segment->address, segment->length, id,
+                            flags | vw_packed_available_bits(burst->wrap));
+    vw_packed_advance(&burst->position, &burst->wrap, 1, burst->size);
+    return id;
+}
+
+static VW_ALWAYS_INLINE uint16_t put_listed(struct vw_plain_burst *burst,
+                                            const struct vw_segment *segment, uint16_t flags,
+                                            bool hidden)
+{
+    return put_plain(burst, segment, flags, hidden, false);
+}
+
+static VW_ALWAYS_INLINE uint16_t put_in_order(struct vw_plain_burst *burst,
+                                              const struct vw_segment *segment, uint16_t flags,
+                                              bool hidden)
+{
+    return put_plain(burst, segment, flags, hidden, true);
+}
+
+static VW_ALWAYS_INLINE uint32_t add_plain_body(struct vw_driver_ring *ring,
+                                                const struct vw_plain_buffer *buffers,
+                                                uint32_t count, bool writable, bool in_order)
+{
+    struct vw_plain_burst burst = {.entries = ring->entries,
+                                   .descriptors = ring->config.descriptor_area,
+                                   .size = ring->config.size,
+                                   .position = ring->next_available,
+                                   .free_head = ring->free_head,
+                                   .wrap = ring->available_wrap};
+    bool hidden = ring->unpublished == 0;
+
+    if (count > ring->free)
+        count = ring->free;
+    if (vw_unlikely(count == 0 || ring->error != VW_RING_OK))
+        return 0;
+    if (hidden) {
+        ring->head_position = burst.position;
+        ring->head_flags =
+            (writable ? VRING_DESC_F_WRITE : 0) | vw_packed_available_bits(burst.wrap);
+    }
+    vw_prefetch_descriptors(burst.descriptors, burst.position, count, burst.size);
+    vw_offer_plain(ring, &burst, buffers, count, writable, hidden, in_order,
+                   in_order ? put_in_order : put_listed);
+    ring->next_available = burst.position;
+    ring->available_wrap = burst.wrap;
+    return count;
+}
+
+static uint32_t packed_add_readable(struct vw_driver_ring *ring,
+                                    const struct vw_plain_buffer *buffers, uint32_t count)
+{
+    return add_plain_body(ring, buffers, count, false, false);
+}
+
+static uint32_t packed_add_writable(struct vw_driver_ring *ring,
+                                    const struct vw_plain_buffer *buffers, uint32_t count)
+{
+    return add_plain_body(ring, buffers, count, true, false);
+}
+
+static uint32_t packed_add_readable_in_order(struct vw_driver_ring *ring,
+                                             const struct vw_plain_buffer *buffers, uint32_t count)
+{
+    return add_plain_body(ring, buffers, count, false, true);
+}
+
+static uint32_t packed_add_writable_in_order(struct vw_driver_ring *ring,
+                                             const struct vw_plain_buffer *buffers, uint32_t count)
+{
+    return add_plain_body(ring, buffers, count, true, true);
+}
+
 static bool packed_publish(struct vw_driver_ring *ring)
 {
     uint32_t slots = ring->unpublished;
@@ -133,86 +226,73 @@ static bool packed_publish(struct vw_driver_ring *ring)
                                 ring->available_wrap, slots, ring->event_index);
 }
 
-/* Is the next used descriptor there? */
-static VW_ALWAYS_INLINE bool next_is_used(const struct vw_driver_ring *ring)
+/* The next used descriptor, if it is there. Without WRITE its length means nothing (2.8.6). */
+static VW_ALWAYS_INLINE bool read_used(const struct vring_packed_desc *descriptor, bool wrap,
+                                       uint16_t *id, uint32_t *length)
 {
-    uint16_t flags = vw_acquire_le16(&descriptor_at(ring, ring->next_used)->flags); /* [used] */
-
-    return vw_packed_is_used(flags, ring->used_wrap);
-}
-
-/* The next used descriptor, copied. Without WRITE its length means nothing (2.8.6). */
-static VW_ALWAYS_INLINE void read_used(const struct vw_driver_ring *ring, uint16_t *id,
-                                       uint32_t *length)
-{
-    struct vw_descriptor used = vw_descriptor_copy(descriptor_at(ring, ring->next_used), true);
+    struct vw_descriptor used = vw_descriptor_acquire(descriptor); /* [used] */
 
     *id = used.other;
     *length = used.flags & VRING_DESC_F_WRITE ? used.length : 0;
-}
-
-static VW_ALWAYS_INLINE bool take_one(struct vw_driver_ring *ring, struct vw_completion *completion)
-{
-    uint32_t length;
-    uint16_t id;
-
-    if (!next_is_used(ring))
-        return false;
-    read_used(ring, &id, &length);
-    if (!vw_used_valid(ring, id, length))
-        return false;
-    uint16_t slots = vw_used_complete(ring, completion, id, length);
-    ring->entries[id].next = ring->free_head;
-    ring->free_head = id;
-    vw_packed_advance(&ring->next_used, &ring->used_wrap, slots, ring->config.size);
-    return true;
-}
-
-/* A used descriptor names the last buffer of its batch, and stands at the first one's head. */
-static VW_ALWAYS_INLINE bool take_one_in_order(struct vw_driver_ring *ring,
-                                               struct vw_completion *completion)
-{
-    if (ring->batch_left == 0) {
-        uint32_t length;
-        uint16_t id;
-
-        if (!next_is_used(ring))
-            return false;
-        read_used(ring, &id, &length);
-        if (!vw_used_batch(ring, id, length, (uint16_t)(ring->published - ring->reaped)))
-            return false;
-    }
-    uint32_t length = vw_used_batch_length(ring);
-    uint16_t slots = vw_used_complete(ring, completion, ring->oldest, length);
-    vw_packed_advance(&ring->next_used, &ring->used_wrap, slots, ring->config.size);
-    ring->oldest = ring->next_used;
-    return true;
-}
-
-static VW_ALWAYS_INLINE uint32_t reap_body(struct vw_driver_ring *ring,
-                                           struct vw_completion *completions, uint32_t max,
-                                           bool in_order)
-{
-    uint32_t done = 0;
-
-    if (vw_unlikely(ring->error != VW_RING_OK))
-        return 0;
-    while (done < max && (in_order ? take_one_in_order(ring, &completions[done])
-                                   : take_one(ring, &completions[done])))
-        done++;
-    return done;
+    return vw_packed_is_used(used.flags, wrap);
 }
 
 static uint32_t packed_reap(struct vw_driver_ring *ring, struct vw_completion *completions,
                             uint32_t max)
 {
-    return reap_body(ring, completions, max, false);
+    struct vw_reaping reaping = vw_reaping_begin(ring);
+    uint16_t next = ring->next_used;
+    bool wrap = ring->used_wrap;
+    uint32_t done;
+
+    if (vw_unlikely(ring->error != VW_RING_OK))
+        return 0;
+    for (done = 0; done < max; done++) {
+        uint32_t length;
+        uint16_t id;
+
+        if (!read_used(descriptor_at(ring, next), wrap, &id, &length) ||
+            !vw_used_valid(ring, &reaping, id, length))
+            break;
+        /* A chain has many ring entries, but one id. */
+        vw_entries_free(&reaping, id, id, (uint16_t)(ring->added - reaping.reaped) < reaping.size);
+        uint16_t slots = vw_used_complete(&reaping, &completions[done], id, length);
+        vw_packed_advance(&next, &wrap, slots, reaping.size);
+    }
+    vw_reaping_end(ring, &reaping);
+    ring->next_used = next;
+    ring->used_wrap = wrap;
+    return done;
 }
 
+/* A used descriptor names the last buffer of its batch, and stands at the first one's head. */
 static uint32_t packed_reap_in_order(struct vw_driver_ring *ring, struct vw_completion *completions,
                                      uint32_t max)
 {
-    return reap_body(ring, completions, max, true);
+    struct vw_reaping reaping = vw_reaping_begin(ring);
+    bool wrap = ring->used_wrap;
+    uint32_t done;
+
+    if (vw_unlikely(ring->error != VW_RING_OK))
+        return 0;
+    for (done = 0; done < max; done++) {
+        if (reaping.batch_left == 0) {
+            uint32_t length;
+            uint16_t id;
+
+            if (!read_used(descriptor_at(ring, reaping.oldest), wrap, &id, &length) ||
+                !vw_used_batch(ring, &reaping, id, length,
+                               (uint16_t)(ring->published - reaping.reaped)))
+                break;
+        }
+        uint32_t length = vw_used_batch_length(&reaping);
+        uint16_t slots = vw_used_complete(&reaping, &completions[done], reaping.oldest, length);
+        vw_packed_advance(&reaping.oldest, &wrap, slots, reaping.size);
+    }
+    vw_reaping_end(ring, &reaping);
+    ring->next_used = reaping.oldest;
+    ring->used_wrap = wrap;
+    return done;
 }
 
 static void packed_disable_calls(struct vw_driver_ring *ring)
@@ -268,10 +348,12 @@ static bool packed_enable_calls_delayed(struct vw_driver_ring *ring)
     return !packed_poll(ring, vw_packed_encode(ring->next_used, ring->used_wrap));
 }
 
-#define OPS(add_function, urgent_function, reap_function)                                          \
+#define OPS(suffix)                                                                                \
     {                                                                                              \
-        .add = add_function, .add_urgent = urgent_function, .publish = packed_publish,             \
-        .reap = reap_function, .disable_calls = packed_disable_calls,                              \
+        .add = packed_add##suffix, .add_urgent = packed_add_urgent##suffix,                        \
+        .add_readable = packed_add_readable##suffix, .add_writable = packed_add_writable##suffix,  \
+        .publish = packed_publish, .reap = packed_reap##suffix,                                    \
+        .disable_calls = packed_disable_calls,                                                     \
         .enable_calls_prepare = packed_enable_calls_prepare, .poll = packed_poll,                  \
         .enable_calls_delayed = packed_enable_calls_delayed,                                       \
     }
@@ -279,9 +361,7 @@ static bool packed_enable_calls_delayed(struct vw_driver_ring *ring)
 /* As in the device half, only IN_ORDER is worth two bodies. */
 const struct vw_driver_ring_ops *vw_packed_driver_ops(bool in_order, bool event_index)
 {
-    static const struct vw_driver_ring_ops ops[2] = {
-        OPS(packed_add, packed_add_urgent, packed_reap),
-        OPS(packed_add_in_order, packed_add_urgent_in_order, packed_reap_in_order)};
+    static const struct vw_driver_ring_ops ops[2] = {OPS(), OPS(_in_order)};
 
     (void)event_index;
     return &ops[in_order];

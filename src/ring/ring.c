@@ -135,6 +135,7 @@ int vw_driver_ring_init(struct vw_driver_ring *ring, const struct vw_ring_config
     for (uint32_t i = 0; i < config->size; i++)
         ring->entries[i] = (struct vw_driver_entry){.next = (uint16_t)(i + 1)};
     ring->free = config->size;
+    ring->free_tail = (uint16_t)(config->size - 1);
     ring->event_index = vw_has(config->features, VIRTIO_RING_F_EVENT_IDX);
     ring->in_order = vw_has(config->features, VIRTIO_F_IN_ORDER);
     ring->urgent = vw_has(config->features, VW_F_URGENT);

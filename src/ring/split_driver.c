@@ -5,8 +5,10 @@
  * Theory of operation
  * -------------------
  * We own the descriptor table and the available ring; the device owns the used ring. Free
- * descriptors are linked in private memory, newest first, because a descriptor just freed is still
- * in the cache. With IN_ORDER the table is instead used round and round (2.7.9), so that the
+ * descriptors are linked in private memory, oldest first: a device that is in order, though it did
+ * not promise, makes us use the table from front to back, whole lines at a time. (Newest first, a
+ * descriptor would be in *our* cache, but the device has just read it: to write it, its line has to
+ * be taken back all the same.) With IN_ORDER the table is used round and round (2.7.9), so that the
  * oldest buffer, and with it the size of a used batch, follows from our own record.
  *
  * Barriers, by name:
@@ -117,6 +119,80 @@ static int split_add_urgent_in_order(struct vw_driver_ring *ring, const struct v
     return add_body(ring, segments, readable, writable, token, VW_DESCRIPTOR_F_URGENT, true);
 }
 
+static VW_ALWAYS_INLINE uint16_t put_plain(struct vw_plain_burst *burst,
+                                           const struct vw_segment *segment, uint16_t flags,
+                                           bool in_order)
+{
+    struct vring_desc *table = burst->descriptors;
+    uint16_t *indices = burst->available, index = burst->free_head;
+    uint32_t mask = burst->size - 1;
+
+    burst->free_head = in_order ? (uint16_t)((index + 1u) & mask) : burst->entries[index].next;
+    vw_descriptor_store(&table[index], segment->address, segment->length, flags, 0);
+    vw_store_le16(&indices[burst->position++ & mask], index);
+    return index;
+}
+
+static VW_ALWAYS_INLINE uint16_t put_listed(struct vw_plain_burst *burst,
+                                            const struct vw_segment *segment, uint16_t flags,
+                                            bool hidden)
+{
+    (void)hidden;
+    return put_plain(burst, segment, flags, false);
+}
+
+static VW_ALWAYS_INLINE uint16_t put_in_order(struct vw_plain_burst *burst,
+                                              const struct vw_segment *segment, uint16_t flags,
+                                              bool hidden)
+{
+    (void)hidden;
+    return put_plain(burst, segment, flags, true);
+}
+
+static VW_ALWAYS_INLINE uint32_t add_plain_body(struct vw_driver_ring *ring,
+                                                const struct vw_plain_buffer *buffers,
+                                                uint32_t count, bool writable, bool in_order)
+{
+    struct vw_plain_burst burst = {.entries = ring->entries,
+                                   .descriptors = ring->config.descriptor_area,
+                                   .available = available_ring(ring)->ring,
+                                   .size = ring->config.size,
+                                   .position = ring->added,
+                                   .free_head = ring->free_head};
+
+    if (count > ring->free)
+        count = ring->free;
+    if (vw_unlikely(count == 0 || ring->error != VW_RING_OK))
+        return 0;
+    vw_prefetch_descriptors(burst.descriptors, burst.free_head, count, burst.size);
+    return vw_offer_plain(ring, &burst, buffers, count, writable, false, in_order,
+                          in_order ? put_in_order : put_listed);
+}
+
+static uint32_t split_add_readable(struct vw_driver_ring *ring,
+                                   const struct vw_plain_buffer *buffers, uint32_t count)
+{
+    return add_plain_body(ring, buffers, count, false, false);
+}
+
+static uint32_t split_add_writable(struct vw_driver_ring *ring,
+                                   const struct vw_plain_buffer *buffers, uint32_t count)
+{
+    return add_plain_body(ring, buffers, count, true, false);
+}
+
+static uint32_t split_add_readable_in_order(struct vw_driver_ring *ring,
+                                            const struct vw_plain_buffer *buffers, uint32_t count)
+{
+    return add_plain_body(ring, buffers, count, false, true);
+}
+
+static uint32_t split_add_writable_in_order(struct vw_driver_ring *ring,
+                                            const struct vw_plain_buffer *buffers, uint32_t count)
+{
+    return add_plain_body(ring, buffers, count, true, true);
+}
+
 static VW_ALWAYS_INLINE bool publish_body(struct vw_driver_ring *ring, bool event_index)
 {
     uint16_t old = ring->published, new = ring->added;
@@ -143,80 +219,113 @@ static bool split_publish_event(struct vw_driver_ring *ring)
     return publish_body(ring, true);
 }
 
-/*
- * Is there a used buffer to take? Reads the used index when the one read before is used up.
- */
-static VW_ALWAYS_INLINE bool look_for_used(struct vw_driver_ring *ring)
+/* How many used buffers are there to take? Reads the used index only when what was seen before is
+ * used up. */
+static VW_ALWAYS_INLINE uint16_t look_for_used(struct vw_driver_ring *ring)
 {
-    if (ring->used_seen != ring->reaped)
-        return true;
-    uint16_t seen = vw_acquire_le16(&used_ring(ring)->idx); /* [used] */
-    if (vw_unlikely((uint16_t)(seen - ring->reaped) > (uint16_t)(ring->published - ring->reaped))) {
-        ring->error = VW_RING_BAD_USED_INDEX;
-        return false;
+    if (ring->used_seen == ring->reaped) {
+        uint16_t seen = vw_acquire_le16(&used_ring(ring)->idx); /* [used] */
+
+        if (vw_unlikely((uint16_t)(seen - ring->reaped) >
+                        (uint16_t)(ring->published - ring->reaped))) {
+            ring->error = VW_RING_BAD_USED_INDEX;
+            return 0;
+        }
+        ring->used_seen = seen;
     }
-    ring->used_seen = seen;
-    return seen != ring->reaped;
+    return (uint16_t)(ring->used_seen - ring->reaped);
 }
 
-/* Puts a chain's descriptors back in front of the free ones. */
-static VW_ALWAYS_INLINE void free_chain(struct vw_driver_ring *ring, uint16_t head, uint16_t slots)
+/* A used entry, copied with one load. */
+static VW_ALWAYS_INLINE void read_used(const struct vring_used_elem *from, uint32_t *id,
+                                       uint32_t *length)
+{
+    uint64_t both = vw_load_le64((const void *)from);
+
+    *id = (uint32_t)both;
+    *length = (uint32_t)(both >> 32);
+}
+
+/* Puts the descriptors of a chain behind the free ones. */
+static VW_ALWAYS_INLINE void free_chain(struct vw_reaping *reaping, uint16_t head)
 {
     uint16_t last = head;
 
-    while (--slots > 0)
-        last = ring->entries[last].next;
-    ring->entries[last].next = ring->free_head;
-    ring->free_head = head;
+    for (uint16_t left = reaping->entries[head].slots; vw_unlikely(left > 1); left--)
+        last = reaping->entries[last].next;
+    vw_entries_free(reaping, head, last, reaping->free > 0);
 }
 
-static VW_ALWAYS_INLINE bool take_one(struct vw_driver_ring *ring, struct vw_completion *completion)
+/* Takes `count` used buffers that are there. Returns how many; fewer if one of them is a lie. */
+static VW_ALWAYS_INLINE uint32_t take_used(struct vw_driver_ring *ring,
+                                           struct vw_completion *completions, uint32_t count)
 {
-    const struct vring_used_elem *used =
-        &used_ring(ring)->ring[ring->reaped & (ring->config.size - 1)];
-    uint32_t id = vw_load_le32(&used->id), length = vw_load_le32(&used->len);
+    const struct vring_used_elem *used = used_ring(ring)->ring;
+    struct vw_reaping reaping = vw_reaping_begin(ring);
+    uint32_t mask = ring->config.size - 1, done;
 
-    if (!vw_used_valid(ring, id, length))
-        return false;
-    uint16_t slots = vw_used_complete(ring, completion, id, length);
-    free_chain(ring, (uint16_t)id, slots);
-    return true;
+    for (done = 0; done < count; done++) {
+        uint32_t id, length;
+
+        read_used(&used[reaping.reaped & mask], &id, &length);
+        if (!vw_used_valid(ring, &reaping, id, length))
+            break;
+        free_chain(&reaping, (uint16_t)id);
+        vw_used_complete(&reaping, &completions[done], id, length);
+    }
+    vw_reaping_end(ring, &reaping);
+    return done;
 }
 
 /* A used entry names the last buffer of its batch, and stands where the first one's would (2.7.9).
  */
-static VW_ALWAYS_INLINE bool take_one_in_order(struct vw_driver_ring *ring,
-                                               struct vw_completion *completion)
+static VW_ALWAYS_INLINE uint32_t take_used_in_order(struct vw_driver_ring *ring,
+                                                    struct vw_completion *completions,
+                                                    uint32_t count)
 {
-    uint32_t mask = ring->config.size - 1;
+    const struct vring_used_elem *used = used_ring(ring)->ring;
+    struct vw_reaping reaping = vw_reaping_begin(ring);
+    uint32_t mask = ring->config.size - 1, done;
 
-    if (ring->batch_left == 0) {
-        const struct vring_used_elem *used = &used_ring(ring)->ring[ring->reaped & mask];
+    for (done = 0; done < count; done++) {
+        if (reaping.batch_left == 0) {
+            uint32_t id, length;
 
-        if (!vw_used_batch(ring, vw_load_le32(&used->id), vw_load_le32(&used->len),
-                           (uint16_t)(ring->used_seen - ring->reaped)))
-            return false;
+            read_used(&used[reaping.reaped & mask], &id, &length);
+            if (!vw_used_batch(ring, &reaping, id, length,
+                               (uint16_t)(ring->used_seen - reaping.reaped)))
+                break;
+        }
+        uint32_t length = vw_used_batch_length(&reaping);
+        uint16_t slots = vw_used_complete(&reaping, &completions[done], reaping.oldest, length);
+
+        reaping.oldest = (uint16_t)((reaping.oldest + slots) & mask);
     }
-    uint32_t length = vw_used_batch_length(ring);
-    uint16_t slots = vw_used_complete(ring, completion, ring->oldest, length);
-    ring->oldest = (uint16_t)((ring->oldest + slots) & mask);
-    return true;
+    vw_reaping_end(ring, &reaping);
+    return done;
 }
 
+/* What was seen by an earlier call, and, behind it, what one more look at the index finds: the line
+ * that it lies in is the device's, and each look takes it away. */
 static VW_ALWAYS_INLINE uint32_t reap_body(struct vw_driver_ring *ring,
                                            struct vw_completion *completions, uint32_t max,
                                            bool in_order)
 {
     uint32_t done = 0;
+    bool again;
 
-    if (vw_unlikely(ring->error != VW_RING_OK))
-        return 0;
-    while (done < max && look_for_used(ring)) {
-        if (!(in_order ? take_one_in_order(ring, &completions[done])
-                       : take_one(ring, &completions[done])))
+    do {
+        again = ring->used_seen != ring->reaped;
+        if (vw_unlikely(ring->error != VW_RING_OK))
             break;
-        done++;
-    }
+        uint32_t count = look_for_used(ring);
+        if (count > max - done)
+            count = max - done;
+        if (count == 0)
+            break;
+        done += in_order ? take_used_in_order(ring, &completions[done], count)
+                         : take_used(ring, &completions[done], count);
+    } while (again && done < max);
     return done;
 }
 
@@ -283,22 +392,20 @@ static bool split_enable_calls_delayed(struct vw_driver_ring *ring)
     return (uint16_t)(vw_load_le16(&used_ring(ring)->idx) - ring->reaped) <= wait;
 }
 
-#define OPS(add_function, urgent_function, publish_function, reap_function)                        \
+#define OPS(suffix, publish_function)                                                              \
     {                                                                                              \
-        .add = add_function, .add_urgent = urgent_function, .publish = publish_function,           \
-        .reap = reap_function, .disable_calls = split_disable_calls,                               \
-        .enable_calls_prepare = split_enable_calls_prepare, .poll = split_poll,                    \
-        .enable_calls_delayed = split_enable_calls_delayed,                                        \
+        .add = split_add##suffix, .add_urgent = split_add_urgent##suffix,                          \
+        .add_readable = split_add_readable##suffix, .add_writable = split_add_writable##suffix,    \
+        .publish = publish_function, .reap = split_reap##suffix,                                   \
+        .disable_calls = split_disable_calls, .enable_calls_prepare = split_enable_calls_prepare,  \
+        .poll = split_poll, .enable_calls_delayed = split_enable_calls_delayed,                    \
     }
 
 const struct vw_driver_ring_ops *vw_split_driver_ops(bool in_order, bool event_index)
 {
     static const struct vw_driver_ring_ops ops[2][2] = {
-        {OPS(split_add, split_add_urgent, split_publish, split_reap),
-         OPS(split_add, split_add_urgent, split_publish_event, split_reap)},
-        {OPS(split_add_in_order, split_add_urgent_in_order, split_publish, split_reap_in_order),
-         OPS(split_add_in_order, split_add_urgent_in_order, split_publish_event,
-             split_reap_in_order)},
+        {OPS(, split_publish), OPS(, split_publish_event)},
+        {OPS(_in_order, split_publish), OPS(_in_order, split_publish_event)},
     };
 
     return &ops[in_order][event_index];

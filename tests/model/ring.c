@@ -166,6 +166,18 @@ static void prepare_room(struct model *model, const struct buffer *buffer)
     memset(room + buffer->readable, UNTOUCHED, model->room - buffer->readable);
 }
 
+/* A buffer of one segment as a burst of one. */
+static int add_plain(struct vw_driver_ring *ring, const struct vw_segment *segments,
+                     uint32_t readable, uint32_t writable, void *token)
+{
+    const struct vw_plain_buffer buffer = {segments[0], token};
+
+    (void)writable;
+    uint32_t added = readable ? vw_driver_ring_add_readable(ring, &buffer, 1)
+                              : vw_driver_ring_add_writable(ring, &buffer, 1);
+    return added == 1 ? 0 : -ENOSPC;
+}
+
 static bool add_one(struct model *model)
 {
     struct vw_driver_ring *ring = &model->pair.driver;
@@ -190,7 +202,9 @@ static bool add_one(struct model *model)
     buffer->writable = fill_segments(model, count - readable, model->room - buffer->readable,
                                      address + buffer->readable, readable);
     prepare_room(model, buffer);
-    if (random_one_in(&model->random, 8)) {
+    if (count == 1 && random_one_in(&model->random, 2)) {
+        add = add_plain;
+    } else if (random_one_in(&model->random, 8)) {
         buffer->urgent = model->urgent;
         add = vw_driver_ring_add_urgent;
         if (!model->urgent) { /* refused, and nothing has happened */

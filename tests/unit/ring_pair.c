@@ -124,6 +124,102 @@ static void test_chain_lengths(void **state)
     }
 }
 
+/* Bursts of plain buffers of all lengths round the ring, with a chain between them; more than there
+ * is room for; and what the device sees of each. */
+static void run_bursts(enum vw_ring_format format, uint32_t size, uint64_t features, bool writable)
+{
+    struct vw_plain_buffer buffers[MAX];
+    struct bench bench;
+    uint32_t passed = 0, length = 1;
+    int chain;
+
+    bench_open(&bench, format, size, features);
+    uint32_t (*burst)(struct vw_driver_ring *, const struct vw_plain_buffer *, uint32_t) =
+        writable ? vw_driver_ring_add_writable : vw_driver_ring_add_readable;
+    for (uint32_t i = 0; i < MAX; i++)
+        buffers[i] = (struct vw_plain_buffer){
+            {world_guest(bench.world, bench.payload + 64 * i), 1 + i % 64}, &bench.tokens[i]};
+    while (passed < 6 * size + 1) {
+        uint32_t half = length / 2;
+
+        assert_int_equal(burst(&bench.pair.driver, buffers, half), half);
+        assert_int_equal(vw_driver_ring_in_flight(&bench.pair.driver), half);
+        chain = add(&bench, 1, 1, MAX - 1);
+        uint32_t fits = size - half - (chain == 0 ? 2 : 0), rest = length - half;
+        if (rest > fits)
+            rest = fits;
+        assert_int_equal(burst(&bench.pair.driver, buffers + half, length - half), rest);
+        assert_int_equal(fetch(&bench, MAX), 0); /* nothing is visible yet */
+        vw_driver_ring_publish(&bench.pair.driver);
+        uint32_t count = fetch(&bench, MAX);
+        assert_int_equal(count, half + rest + (chain == 0));
+        for (uint32_t i = 0, number = 0; i < count; i++) {
+            struct vw_chain *seen = &bench.chains[i];
+
+            seen->written = seen->writable_length;
+            if (chain == 0 && i == half) /* its first piece is that of the first buffer, too */
+                continue;
+            assert_int_equal(seen->readable_length, writable ? 0 : 1 + number % 64);
+            assert_int_equal(seen->writable_length, writable ? 1 + number % 64 : 0);
+            assert_ptr_equal(seen->iov[0].iov_base,
+                             (char *)bench.chains[0].iov[0].iov_base + 64 * number);
+            number++;
+        }
+        vw_device_ring_use(&bench.pair.device, bench.chains, count);
+        vw_device_ring_publish(&bench.pair.device);
+        assert_int_equal(reap(&bench, MAX), count);
+        for (uint32_t i = 0, number = 0; i < count; i++) {
+            bool between = chain == 0 && i == half;
+
+            assert_ptr_equal(bench.completions[i].token, &bench.tokens[between ? MAX - 1 : number]);
+            if (between)
+                continue;
+            assert_int_equal(bench.completions[i].length, writable ? 1 + number % 64 : 0);
+            number++;
+        }
+        assert_int_equal(bench.pair.driver.free, size);
+        passed += count;
+        length = length == size + 2 ? 1 : length + 1;
+    }
+    bench.pair.driver.error = VW_RING_BAD_USED_ID;
+    assert_int_equal(burst(&bench.pair.driver, buffers, 1), 0);
+    bench_close(&bench);
+}
+
+static void test_bursts(void **state)
+{
+    const uint64_t features[] = {0, EVENT_IDX, IN_ORDER, EVENT_IDX | IN_ORDER};
+
+    (void)state;
+    for (unsigned f = 0; f < VW_ARRAY_SIZE(features); f++) {
+        for (unsigned writable = 0; writable < 2; writable++) {
+            run_bursts(VW_RING_PACKED, 7, features[f], writable);
+            run_bursts(VW_RING_PACKED, 64, features[f], writable);
+            run_bursts(VW_RING_SPLIT, 8, features[f], writable);
+            run_bursts(VW_RING_SPLIT, 64, features[f], writable);
+        }
+    }
+}
+
+/* A device that is in order, though it did not promise, makes us use the descriptors in turn. */
+static void test_descriptors_in_turn(void **state)
+{
+    struct bench bench;
+
+    (void)state;
+    bench_open(&bench, VW_RING_SPLIT, 16, 0);
+    for (unsigned i = 0; i < 100; i++) {
+        assert_int_equal(add(&bench, 1, 0, 0), 0);
+        vw_driver_ring_publish(&bench.pair.driver);
+        assert_int_equal(fetch(&bench, 2), 1);
+        assert_int_equal(bench.chains[0].id, i % 16);
+        vw_device_ring_use(&bench.pair.device, bench.chains, 1);
+        vw_device_ring_publish(&bench.pair.device);
+        assert_int_equal(reap(&bench, 2), 1);
+    }
+    bench_close(&bench);
+}
+
 /* All buffers of a full ring come back in another order than they went, four times round. */
 static void run_permuted(enum vw_ring_format format, uint32_t size)
 {
@@ -733,6 +829,7 @@ static void test_put_off(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bursts),        cmocka_unit_test(test_descriptors_in_turn),
         cmocka_unit_test(test_chain_lengths), cmocka_unit_test(test_permuted_ids),
         cmocka_unit_test(test_give_back),     cmocka_unit_test(test_hand_over),
         cmocka_unit_test(test_base_refused),  cmocka_unit_test(test_in_order_batches),
