@@ -31,6 +31,8 @@ static const char help[] =
     "                          mtu=N       MTU of the interface, also told to the guest\n"
     "                          offload=on|off   checksum and segmentation offloads (on)\n"
     "                          sndbuf=N    bytes in flight into the host before waiting\n"
+    "                          io=auto|uring|plain   many frames in one system call through\n"
+    "                                      io_uring, or one; auto takes the faster one (auto)\n"
     "  --port tap,fd=N[:N...]  TAP descriptors that were opened before\n"
     "  --port null           nowhere: frames are counted and dropped\n"
     "  --port loop           back to the guest, with the MAC addresses swapped: a self-test\n"

@@ -63,6 +63,7 @@ static json_t *json_port(const struct vw_port *port)
         json_array_append_new(queues, counters);
     }
     json_object_set_new(object, "description", json_string(port->description));
+    json_object_set_new(object, "settings", json_string(port->settings));
     json_object_set_new(object, "queues", queues);
     return object;
 }
@@ -143,7 +144,8 @@ static void report_all_text(const char *name, const struct vw_device *device,
 
     vw_device_statistics(device, &statistics);
     vw_features_format(statistics.acknowledged, features, sizeof(features));
-    printf("%s, %s\n", name, port->description);
+    printf("%s, %s%s%s\n", name, port->description, port->settings[0] != '\0' ? ", " : "",
+           port->settings);
     printf("  %s, link %s", statistics.connected ? "connected" : "no front-end",
            statistics.link_up ? "up" : "down");
     if (statistics.connected)

@@ -583,6 +583,7 @@ void vw_receive_discard(struct vw_pair *pair)
     const struct vw_port_ops *port = pair->port_queue->port->ops;
     uint32_t count = in->count - in->first;
 
+    port->drain(pair->port_queue);
     for (unsigned batch = 0; batch < DISCARD_BATCHES; batch++) {
         if (count > 0)
             port->release(pair->port_queue, count);

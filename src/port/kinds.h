@@ -26,17 +26,25 @@ _Static_assert(sizeof(struct virtio_net_hdr_v1) == VW_PORT_HEADER, "virtio 1.3, 
     (vw_bit(VIRTIO_NET_F_HOST_USO) | vw_bit(VIRTIO_NET_F_GUEST_USO4) |                             \
      vw_bit(VIRTIO_NET_F_GUEST_USO6))
 
+/* How a TAP is read and written. */
+enum vw_port_io {
+    VW_PORT_IO_AUTO,  /* whichever is faster here */
+    VW_PORT_IO_URING, /* io_uring: a batch in one system call */
+    VW_PORT_IO_PLAIN, /* a system call for each frame */
+};
+
 /* A description, taken apart. */
 struct vw_port_options {
     const char *name; /* NULL: not given */
     unsigned queues;  /* never 0 once the options are complete */
     unsigned mtu;     /* 0: not given */
     unsigned sndbuf;  /* 0: not given */
+    enum vw_port_io io;
     bool offload;
     struct vw_probe_sizes sizes; /* count 0: not given */
     unsigned flows;              /* 0: not given */
     unsigned frames;             /* 0: without end */
-    unsigned fd_count; /* 0: not given */
+    unsigned fd_count;           /* 0: not given */
     int fds[VW_PORT_MAX_QUEUES];
 };
 

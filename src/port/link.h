@@ -37,7 +37,7 @@ struct vw_link_monitor {
     int index; /* 0 while there is none */
     bool up;
     bool present;
-    bool lost;    /* events were lost, and not yet made up for */
+    bool lost; /* events were lost, and not yet made up for */
 };
 
 /*

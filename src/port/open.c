@@ -30,6 +30,7 @@ enum option {
     OPTION_MTU,
     OPTION_OFFLOAD,
     OPTION_SNDBUF,
+    OPTION_IO,
     OPTION_SIZE,
     OPTION_FLOWS,
     OPTION_FRAMES,
@@ -44,6 +45,7 @@ static char *const option_names[] = {
     [OPTION_MTU] = (char *)"mtu",
     [OPTION_OFFLOAD] = (char *)"offload",
     [OPTION_SNDBUF] = (char *)"sndbuf",
+    [OPTION_IO] = (char *)"io",
     [OPTION_SIZE] = (char *)"size",
     [OPTION_FLOWS] = (char *)"flows",
     [OPTION_FRAMES] = (char *)"count",
@@ -58,7 +60,8 @@ static const struct kind {
     int (*open)(const struct vw_port_options *options, const struct vw_log *log,
                 struct vw_port **port, const struct vw_port_error *error);
 } kinds[] = {
-    {"tap", FOR_ALL | 1U << OPTION_NAME | 1U << OPTION_FD | 1U << OPTION_SNDBUF, vw_port_tap_open},
+    {"tap", FOR_ALL | 1U << OPTION_NAME | 1U << OPTION_FD | 1U << OPTION_SNDBUF | 1U << OPTION_IO,
+     vw_port_tap_open},
     {"loop", FOR_ALL, vw_port_loop_open},
     {"null", FOR_ALL, vw_port_null_open},
     {"sink", FOR_ALL, vw_port_sink_open},
@@ -154,19 +157,34 @@ static int parse_fds(char *text, struct vw_port_options *options, const struct v
     return 0;
 }
 
-static int parse_offload(const char *text, struct vw_port_options *options,
-                         const struct vw_port_error *error)
+/* One of `count` words; `*choice` becomes its place. */
+static int parse_choice(const char *name, const char *text, const char *const *words,
+                        unsigned count, unsigned *choice, const struct vw_port_error *error)
 {
-    options->offload = strcmp(text, "on") == 0;
-    if (!options->offload && strcmp(text, "off") != 0)
-        return vw_port_fail(error, -EINVAL, "offload=%s: must be on or off", text);
-    return 0;
+    char list[64] = "";
+
+    for (unsigned i = 0; i < count; i++) {
+        if (strcmp(text, words[i]) == 0) {
+            *choice = i;
+            return 0;
+        }
+        snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s",
+                 i == 0          ? ""
+                 : i + 1 < count ? ", "
+                                 : " or ",
+                 words[i]);
+    }
+    return vw_port_fail(error, -EINVAL, "%s=%s: must be %s", name, text, list);
 }
 
 static int parse_option(enum option option, char *value, struct vw_port_options *options,
                         const struct vw_port_error *error)
 {
+    static const char *const on_off[] = {"on", "off"};
+    static const char *const ios[] = {"auto", "uring", "plain"};
     const char *name = option_names[option];
+    unsigned choice = 0;
+    int result;
 
     switch (option) {
     case OPTION_NAME:
@@ -179,9 +197,15 @@ static int parse_option(enum option option, char *value, struct vw_port_options 
     case OPTION_MTU: /* the range of the device's own field (virtio 1.3, section 5.1.4.1) */
         return parse_range(name, value, 68, 65535, &options->mtu, error);
     case OPTION_OFFLOAD:
-        return parse_offload(value, options, error);
+        result = parse_choice(name, value, on_off, VW_ARRAY_SIZE(on_off), &choice, error);
+        options->offload = choice == 0;
+        return result;
     case OPTION_SNDBUF:
         return parse_range(name, value, 1, INT_MAX, &options->sndbuf, error);
+    case OPTION_IO:
+        result = parse_choice(name, value, ios, VW_ARRAY_SIZE(ios), &choice, error);
+        options->io = (enum vw_port_io)choice;
+        return result;
     case OPTION_SIZE:
         if (!vw_probe_sizes_parse(&options->sizes, value))
             return vw_port_fail(error, -EINVAL,

@@ -86,6 +86,9 @@ struct vw_port_wait {
     X(transmit_linearised) /* frames in more pieces than one system call takes, copied first */    \
     X(transmit_cut)        /* frames cut into segments, which the other counters count (cut.h) */  \
     X(transmit_checksums)  /* partial checksums completed before the port saw them (cut.h) */      \
+    X(transmit_overtaken)  /* of those that failed: a later frame of the batch found memory */     \
+    X(batches)             /* system calls that carried several reads and writes (io_uring) */     \
+    X(batched)             /* the reads and writes in them */                                      \
     X(receive_frames)      /* frames lent to the device */                                         \
     X(receive_short)       /* dropped: shorter than the two headers */                             \
     X(receive_clipped)     /* dropped: longer than the buffer */                                   \
@@ -175,6 +178,7 @@ struct vw_port {
     bool (*link_changed)(struct vw_port *port);
     bool link_up;         /* the interface exists and is up, as far as we can see it */
     char description[64]; /* for people: "tap vw0" */
+    char settings[32];    /* what the port chose, or was told: "io=uring napi=off", or nothing */
 };
 
 /*
@@ -200,6 +204,8 @@ struct vw_port {
  *   flows=N .............. source: number of flows
  *   count=N .............. source: frames that each queue makes in all
  *   sndbuf=BYTES ......... TAP: how much may be under way in the host before transmit has to wait
+ *   io=auto|uring|plain .. TAP: many frames in a system call through io_uring, or one in each;
+ * auto, which it is unless told, times both and takes what is faster here
  */
 int vw_port_open(const char *description, unsigned queues, const struct vw_log *log,
                  struct vw_port **port, char *error, unsigned error_size);

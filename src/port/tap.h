@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Private to src/port: the TAP port, between its opening (tap_open.c) and its work (tap.c). */
+/* Private to src/port: the TAP port, between its opening (tap_open.c), its
+ * configuration (tap_control.c) and its work (tap.c). */
 #ifndef VW_PORT_TAP_H
 #define VW_PORT_TAP_H
 
@@ -10,6 +11,7 @@
 #include "port/kinds.h"
 #include "port/link.h"
 #include "port/results.h"
+#include "port/tap_ring.h"
 
 /* Newer than the headers of the oldest distribution that we build on (Linux 6.2). */
 #define VW_TUN_F_USO4 0x20U
@@ -25,6 +27,19 @@ enum vw_tap_blocked {
     VW_TAP_NO_MEMORY, /* ENOBUFS, ENOMEM: nothing tells; only time helps */
 };
 
+/* The buffers of received frames, by number. Each is free, being read into, read, or lent. */
+struct vw_tap_received {
+    uint8_t free[VW_PORT_BATCH]; /* a stack: what was used last is still in the cache */
+    uint32_t free_count;
+    uint8_t order[VW_PORT_BATCH]; /* oldest first from `first`: those lent, then those read */
+    uint32_t first, lent, read;
+    uint32_t length[VW_PORT_BATCH]; /* of the frame in each buffer, with its header */
+
+    uint32_t goal;  /* reads in one go: as many as there may be frames */
+    uint32_t along; /* reads that the next batch of writes takes along */
+    bool dry;       /* ... and they found less than they asked for */
+};
+
 struct vw_tap_queue {
     struct vw_port_queue queue;
     int fd;
@@ -32,9 +47,10 @@ struct vw_tap_queue {
     bool gone;     /* the interface was deleted: the descriptor will never work again */
     enum vw_tap_blocked blocked;
     unsigned no_memory; /* how often in a row the frame at the head found no memory */
-    uint32_t next;      /* free-running: the buffer for the next frame */
-    uint32_t lent;      /* buffers before `next` that are with the device */
-    char *buffers;      /* VW_PORT_BATCH for receive, then one for linearising */
+    bool room_limited;  /* the send buffer can fill up: see the order of writes in tap.c */
+    struct vw_tap_ring ring;
+    struct vw_tap_received received;
+    char *buffers; /* VW_PORT_BATCH for receive, then one for linearising */
     struct vw_port_results results;
     struct iovec iov[VW_PORT_BATCH][2];
 };
@@ -66,5 +82,19 @@ extern const struct vw_port_ops vw_tap_ops;
 int64_t vw_tap_set_offloads(int fd, uint64_t features);
 
 bool vw_tap_link_changed(struct vw_port *port);
+
+/* All buffers are free. */
+void vw_tap_received_init(struct vw_tap_received *received);
+
+/* Frees the buffers of frames that were read and not lent; returns how many. */
+uint32_t vw_tap_received_discard(struct vw_tap_received *received);
+
+/* Ends the use of a ring that failed. The queue goes on with plain system calls. */
+void vw_tap_ring_lost(struct vw_tap_queue *tap, int error);
+
+/* The configuration's operations, tap_control.c. */
+int64_t vw_tap_set_guest_offloads(struct vw_port *port, uint64_t features);
+int vw_tap_set_active_queues(struct vw_port *port, unsigned count);
+void vw_tap_close(struct vw_port *port);
 
 #endif

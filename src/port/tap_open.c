@@ -72,6 +72,7 @@ static int add_queue(struct vw_tap *tap, int fd)
         free(queue);
         return -ENOMEM;
     }
+    vw_tap_received_init(&queue->received);
     queue->queue.port = port;
     queue->queue.index = port->queue_count;
     queue->fd = fd;
@@ -348,6 +349,53 @@ static int configure(struct opening *opening)
     if (set_sndbuf && ioctl(fd, TUNSETSNDBUF, &sndbuf) < 0)
         return vw_port_fail(opening->error, -errno, "%s: cannot set sndbuf=%d: %s", opening->name,
                             sndbuf, strerror(errno));
+    bool limited = ioctl(fd, TUNGETSNDBUF, &sndbuf) < 0 || sndbuf < INT_MAX;
+    for (unsigned i = 0; i < opening->tap->port.queue_count; i++)
+        vw_tap_queue_of(opening->tap->port.queues[i])->room_limited = limited;
+    return 0;
+}
+
+/* Why a ring could not be had, as a sentence of what to do. */
+static int no_ring(struct opening *opening, int result)
+{
+    const char *reason = strerror(-result);
+
+    if (result == -EPERM || result == -EACCES)
+        reason = "io_uring is forbidden here (sysctl kernel.io_uring_disabled, or a sandbox)";
+    else if (result == -ENOSYS)
+        reason = "this kernel, or a sandbox, has no io_uring";
+    else if (result == -EOPNOTSUPP)
+        reason = "this kernel's io_uring cannot read a TAP without waiting (Linux 6.4 can)";
+    return vw_port_fail(opening->error, result, "%s: io=uring: %s; io=plain does without",
+                        opening->name, reason);
+}
+
+static void close_rings(struct vw_tap *tap)
+{
+    for (unsigned i = 0; i < tap->port.queue_count; i++)
+        vw_tap_ring_close(&vw_tap_queue_of(tap->port.queues[i])->ring);
+}
+
+/* Decides how the queues are read and written. */
+static int choose_io(struct opening *opening)
+{
+    struct vw_tap *tap = opening->tap;
+    enum vw_port_io io = opening->options->io;
+    int result = io == VW_PORT_IO_PLAIN ? -ECANCELED : 0;
+
+    for (unsigned i = 0; i < tap->port.queue_count && result == 0; i++) {
+        struct vw_tap_queue *queue = vw_tap_queue_of(tap->port.queues[i]);
+
+        result = vw_tap_ring_open(&queue->ring, queue->fd);
+        if (result == 0 && i == 0 && io == VW_PORT_IO_AUTO && !vw_tap_ring_is_faster(&queue->ring))
+            result = -ECANCELED;
+    }
+    if (result < 0)
+        close_rings(tap);
+    if (result < 0 && io == VW_PORT_IO_URING)
+        return no_ring(opening, result);
+    snprintf(tap->port.settings, sizeof(tap->port.settings), "io=%s",
+             result == 0 ? "uring" : "plain");
     return 0;
 }
 
@@ -449,6 +497,8 @@ static int open_all(struct opening *opening)
     result = configure(opening);
     if (result == 0)
         result = probe_offloads(opening);
+    if (result == 0)
+        result = choose_io(opening);
     if (result == 0)
         result = set_up_link(opening);
     return result;

@@ -23,7 +23,7 @@ import sys
 sys.dont_write_bytecode = True  # nothing is written into the source tree
 
 from lab.box import NetNs  # noqa: E402
-from lab.device import VirtwireDevice  # noqa: E402
+from lab.device import VirtwireDevice, tap_port  # noqa: E402
 from lab.guest import QemuGuest, UmlGuest  # noqa: E402
 from lab.process import PATIENCE, RESOURCES, Failure, Process, run, wait_for  # noqa: E402
 from lab.report import (BRIEF, BUILD, CACHE, VIRTWIRE, check, check_equal, log_folder,  # noqa: E402
@@ -34,4 +34,4 @@ from lab.traffic import GUEST, GUEST6, HOST, HOST6, Wire  # noqa: E402
 __all__ = ["BRIEF", "BUILD", "CACHE", "VIRTWIRE", "PATIENCE", "RESOURCES", "Failure", "GUEST", "GUEST6",
            "HOST", "HOST6", "NetNs", "Process", "QemuGuest", "Testpmd", "UmlGuest",
            "VirtwireDevice", "Wire", "check", "check_equal", "log_folder", "private_folder", "run",
-           "run_tests", "wait_for"]
+           "run_tests", "tap_port", "wait_for"]

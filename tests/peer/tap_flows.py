@@ -4,15 +4,16 @@ that the host sends to a neighbour whose address it was told, without any answer
 
 import socket
 
-from harness import GUEST, HOST, NetNs, VirtwireDevice, check, wait_for
+from harness import GUEST, HOST, NetNs, VirtwireDevice, check, tap_port, wait_for
 
 NEIGHBOUR = "52:54:00:00:00:02"
 
 
 class TapHost:
-    def __init__(self, *arguments, port="tap,name=vw0"):
+    def __init__(self, *arguments, port=None):
         self.namespace = NetNs()
-        self.device = VirtwireDevice(self.namespace, *arguments, port=port)
+        self.device = VirtwireDevice(self.namespace, *arguments,
+                                     port=port or tap_port())
         self.path = self.device.socket_path
         self.namespace.run("sysctl", "-qw", "net.ipv6.conf.vw0.disable_ipv6=1")
         self.namespace.configure("vw0", HOST + "/24")

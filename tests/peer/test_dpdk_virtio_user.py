@@ -7,7 +7,7 @@ import random
 import struct
 
 from harness import (NetNs, Testpmd, VirtwireDevice, check, check_equal, private_folder, run_tests,
-                     wait_for)
+                     tap_port, wait_for)
 from hostile_lab import queue_counters
 from numbered_frames import NumberedFrames
 
@@ -113,9 +113,10 @@ def two_queue_pairs():
 
 def into_a_tap():
     "Every frame that testpmd sends arrives at the TAP interface, by the kernel's counters"
-    for packed, in_order, length in ((0, 0, 64), (1, 0, 64), (0, 1, 1514), (1, 1, 1514)):
+    for packed, in_order, length, io in ((0, 0, 64, "uring"), (1, 0, 64, "plain"),
+                                         (0, 1, 1514, "plain"), (1, 1, 1514, "uring")):
         namespace = NetNs()
-        device = VirtwireDevice(namespace, port="tap,name=vw0")
+        device = VirtwireDevice(namespace, port=tap_port(io=io))
         namespace.configure("vw0")
         before = namespace.counter("vw0", "rx_packets")
         testpmd = Testpmd(virtio_user(device, packed_vq=packed, in_order=in_order),
@@ -144,7 +145,8 @@ def from_a_tap():
     "Every frame that the kernel sends through the TAP interface arrives at testpmd"
     for packed, mergeable in itertools.product((0, 1), repeat=2):
         namespace = NetNs()
-        device = VirtwireDevice(namespace, port="tap,name=vw0")
+        io = ("uring", "plain")[packed ^ mergeable]
+        device = VirtwireDevice(namespace, port=tap_port(io=io))
         namespace.configure("vw0", "10.9.0.1/24")
         namespace.run("ip", "neighbour", "add", "10.9.0.2", "lladdr", "02:00:00:00:00:02",
                       "dev", "vw0")

@@ -4,7 +4,7 @@ a queue that nobody serves."""
 
 import struct
 
-from harness import GUEST, Failure, QemuGuest, check, check_equal, run_tests
+from harness import GUEST, Failure, QemuGuest, check, check_equal, run_tests, tap_port
 from lab.scenario import Scene
 from tap_flows import TapHost, expect
 from virtio_driver import NetDriver
@@ -26,7 +26,7 @@ def pairs_set(driver, count):
 
 def one_pair_of_two():
     "A driver with one pair on a TAP with two queues gets every flow; so does one with both"
-    host = TapHost(port="tap,name=vw0,queues=2")
+    host = TapHost(port=tap_port(",queues=2"))
     for packed in (False, True):
         for pairs in (1, 2, 1):
             with NetDriver(host.path, packed=packed, pairs=pairs, size=128) as driver:
@@ -36,7 +36,7 @@ def one_pair_of_two():
 
 def second_pair_disabled():
     "SET_VRING_ENABLE 0 for the second pair: every flow comes on the first one, until it is back"
-    host = TapHost(port="tap,name=vw0,queues=2")
+    host = TapHost(port=tap_port(",queues=2"))
     with NetDriver(host.path, pairs=2, size=128) as driver:
         flows_arrive(host, driver, "both pairs enabled", 2)
         for index in (2, 3):
@@ -51,7 +51,7 @@ def second_pair_disabled():
 
 def pairs_by_command():
     "With a control queue of ours one pair is used until VQ_PAIRS_SET says otherwise"
-    host = TapHost(port="tap,name=vw0,queues=2")
+    host = TapHost(port=tap_port(",queues=2"))
     for _ in range(2):          # the second driver finds what the first one found
         with NetDriver(host.path, pairs=2, control=True, size=128) as driver:
             flows_arrive(host, driver, "before any command")

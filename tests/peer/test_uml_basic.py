@@ -41,9 +41,9 @@ run_tests(
     *(ring_case(*ring) for ring in RINGS),
     offload_case("small receive buffers: neither mergeable nor segmentation offload",
                  features_off("mrg_rxbuf", "guest_tso4", "guest_tso6", "guest_uso4", "guest_uso6",
-                              "guest_ecn"), "tap,name=vw0", [MRG_RXBUF, GUEST_TSO4]),
+                              "guest_ecn"), tap_port(), [MRG_RXBUF, GUEST_TSO4]),
     offload_case("a guest without any offload", features_off("csum", "guest_csum"),
-                 "tap,name=vw0", [0, 1, GUEST_TSO4, HOST_TSO4]),
+                 tap_port(), [0, 1, GUEST_TSO4, HOST_TSO4]),
     offload_case("a guest without receive offloads: checksums are completed for it",
                  features_off("guest_csum"), "tap,name=vw0", [1, GUEST_TSO4]),
     offload_case("a port without offloads", [], "tap,name=vw0,offload=off", []))

@@ -423,5 +423,7 @@ int main(void)
 
     if (!enter_own_namespace())
         return 1;
+    if (!io_works())
+        return 0;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -111,6 +111,26 @@ static void a_deleted_interface_ends_transmission(void **state)
 }
 
 /*
+ * Offers numbered frames at once, to an address of nobody, so that a bridge floods the frame
+ * itself, with its owner, not a clone. Returns how many the port took.
+ */
+static uint32_t send_to_nobody(struct vw_port_queue *queue, uint32_t first, uint32_t count)
+{
+    static unsigned char header[VW_PORT_HEADER], bytes[8][1000];
+    struct iovec iov[8][2];
+    struct vw_frame frames[8];
+
+    for (uint32_t i = 0; i < count; i++) {
+        fill_frame(bytes[i], sizeof(bytes[i]), first + i);
+        memcpy(bytes[i], "\x02\x00\x00\x00\x00\x03", 6);
+        iov[i][0] = (struct iovec){header, sizeof(header)};
+        iov[i][1] = (struct iovec){bytes[i], sizeof(bytes[i])};
+        frames[i] = (struct vw_frame){iov[i], 2, sizeof(bytes[i])};
+    }
+    return queue->port->ops->transmit(queue, frames, count);
+}
+
+/*
  * libkrun 555: a bridge carries the frames to a second TAP behind a slow queue, which holds them,
  * and so the small send buffer of the first, until they may leave. Nothing is lost or overtaken.
  */
@@ -119,8 +139,6 @@ static void a_full_send_buffer_loses_nothing(void **state)
     struct vw_port *from = open_port("tap,name=tfrom,sndbuf=4096", 1);
     struct vw_port *to = open_port("tap,name=tto", 1);
     struct vw_port_queue *sender = from->queues[0], *receiver = to->queues[0];
-    /* Of nobody, so that the bridge floods the frame itself, with its owner, not a clone. */
-    static const unsigned char receiver_mac[6] = {2, 0, 0, 0, 0, 3};
     unsigned char bytes[1000];
     uint32_t sent = 0, seen = 0;
 
@@ -128,18 +146,17 @@ static void a_full_send_buffer_loses_nothing(void **state)
     run("ip link add tslow type bridge && ip link set tslow up");
     run("ip link set tfrom master tslow && ip link set tto master tslow");
     run("tc qdisc replace dev tto root tbf rate 8mbit burst 2000 limit 1000000");
-    while (seen < 400) {
+    while (seen < sent || sent < 400) {
         struct vw_frame frame;
         bool left = false;
 
         while (sent < 400 && !left) {
-            fill_frame(bytes, sizeof(bytes), sent);
-            memcpy(bytes, receiver_mac, 6);
-            left = !transmit(sender, NULL, bytes, sizeof(bytes));
-            if (left)
-                break;
-            assert_int_equal(completed(sender), VW_PORT_SENT);
-            sent++;
+            uint32_t count = sent % 7 + 1, taken = send_to_nobody(sender, sent, count);
+
+            for (uint32_t i = 0; i < taken; i++)
+                assert_int_equal(completed(sender), VW_PORT_SENT);
+            sent += taken;
+            left = taken < count;
         }
         if (left) {
             struct vw_port_wait wait;
@@ -163,7 +180,7 @@ static void a_full_send_buffer_loses_nothing(void **state)
         if (seen == before)
             wait_as_wanted(left ? sender : receiver, !left, left);
     }
-    assert_int_equal(sender->counters.transmit_sent, 400);
+    assert_int_equal(sender->counters.transmit_sent, sent);
     assert_true(sender->counters.transmit_full > 0);
     run("ip link del tslow");
     from->ops->close(from);
@@ -252,5 +269,7 @@ int main(void)
 
     if (!enter_own_namespace())
         return 1;
+    if (!io_works())
+        return 0;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,23 @@ from lab import report
 from lab.process import RESOURCES, Failure, Process, wait_for
 
 
+def _io_uring_works():
+    """Whether the kernel can read a TAP through io_uring without waiting (Linux 6.4), and may."""
+    version = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
+    try:
+        with open("/proc/sys/kernel/io_uring_disabled") as setting:
+            return version >= (6, 4) and int(setting.read()) == 0
+    except FileNotFoundError:     # the setting is of Linux 6.6
+        return version >= (6, 4)
+
+
+def tap_port(options="", io="uring"):
+    """The description of a TAP that is read and written in this way, if that works here."""
+    if not _io_uring_works():
+        io = "plain"
+    return f"tap,name=vw0,io={io}{options}"
+
+
 class VirtwireDevice(Process):
     """
     One running back-end. Its standard output is JSON (a document for each SIGUSR1 and one at the
