@@ -115,19 +115,30 @@ static COLD uint64_t sum_rest(const uint8_t *at, uint32_t left, uint64_t key)
     return sum;
 }
 
-static VW_ALWAYS_INLINE uint32_t checksum(const uint8_t *frame, uint32_t length)
+/* What a frame's length adds to its checksum, and how a sum becomes one. */
+static VW_ALWAYS_INLINE uint64_t sum_length(uint32_t length)
 {
-    const uint8_t *at = frame + AT_SUMMED;
-    uint32_t left = length - AT_SUMMED;
-    uint64_t sum = length * STEP_A, key = STEP_B;
+    return length * STEP_A;
+}
 
-    for (; left >= 8; at += 8, left -= 8, key += STEP_A)
-        sum += sum_word(get_le64(at), key);
-    if (left == 4)
-        sum += sum_word(get_le32(at), key);
-    else if (left > 0)
-        sum += sum_rest(at, left, key);
+static VW_ALWAYS_INLINE uint32_t sum_end(uint64_t sum)
+{
     return (uint32_t)(sum ^ sum >> 32);
+}
+
+/* `first`: the first word that the checksum covers, which was read already. */
+static VW_ALWAYS_INLINE uint32_t checksum(const uint8_t *frame, uint32_t length, uint64_t first)
+{
+    uint64_t sum = sum_length(length) + sum_word(first, STEP_B), key = STEP_B + STEP_A;
+    uint32_t at = AT_SUMMED + 8;
+
+    for (; at + 8 <= length; at += 8, key += STEP_A)
+        sum += sum_word(get_le64(frame + at), key);
+    if (at + 4 == length)
+        sum += sum_word(get_le32(frame + at), key);
+    else if (at < length)
+        sum += sum_rest(frame + at, length - at, key);
+    return sum_end(sum);
 }
 
 /* ---- sizes ----------------------------------------------------------------------------------- */
@@ -231,21 +242,27 @@ static VW_ALWAYS_INLINE uint64_t be16_in_word(uint32_t value, unsigned byte)
     return (uint64_t)__builtin_bswap16((uint16_t)value) << 8 * byte;
 }
 
-/* Headers of words made elsewhere; those from 16 on have numbers of this frame in them. */
-static VW_ALWAYS_INLINE void write_headers(const struct vw_probe_writer *writer, uint8_t *frame,
-                                           uint32_t length, unsigned flow)
+/* The words of the headers that depend on the frame's length. */
+static COLD void set_length(struct vw_probe_writer *writer, uint32_t length)
 {
     const uint8_t *headers = writer->headers;
     uint32_t sum = writer->ip_sum + (length - AT_IP);
 
     sum = (sum & 0xffff) + (sum >> 16);
     sum += sum >> 16;
-    memcpy(frame, headers, 16);
-    put_le64(frame + 16, get_le64(headers + 16) | be16_in_word(length - AT_IP, AT_IP_LENGTH - 16));
-    put_le64(frame + 24, get_le64(headers + 24) | be16_in_word(~sum, AT_IP_CHECKSUM - 24));
-    put_le64(frame + 32, get_le64(headers + 32) |
-                             be16_in_word(VW_PROBE_SOURCE_PORT + flow, AT_UDP - 32) |
-                             be16_in_word(length - AT_UDP, AT_UDP_LENGTH - 32));
+    writer->at_16 = get_le64(headers + 16) | be16_in_word(length - AT_IP, AT_IP_LENGTH - 16);
+    writer->at_24 = get_le64(headers + 24) | be16_in_word(~sum, AT_IP_CHECKSUM - 24);
+    writer->at_32 = get_le64(headers + 32) | be16_in_word(length - AT_UDP, AT_UDP_LENGTH - 32);
+    writer->length = length;
+}
+
+static VW_ALWAYS_INLINE void write_headers(const struct vw_probe_writer *writer, uint8_t *frame,
+                                           unsigned flow)
+{
+    memcpy(frame, writer->headers, 16);
+    put_le64(frame + 16, writer->at_16);
+    put_le64(frame + 24, writer->at_24);
+    put_le64(frame + 32, writer->at_32 | be16_in_word(VW_PROBE_SOURCE_PORT + flow, AT_UDP - 32));
 }
 
 /* The last bytes, fewer than eight; returns their part of the checksum. */
@@ -264,27 +281,24 @@ static COLD uint64_t fill_rest(uint8_t *at, uint32_t left, uint64_t word, uint64
 static VW_ALWAYS_INLINE uint32_t write_payload(uint8_t *frame, uint32_t length, uint64_t identity,
                                                uint64_t sequence, uint64_t seed)
 {
-    uint64_t sum = length * STEP_A, key = STEP_B, filling = seed * STEP_B;
-    uint8_t *at = frame + AT_RUN;
-    uint32_t left = length - AT_SUMMED;
-    uint64_t word = identity;
-
-    put_le64(at, word);
-    sum += sum_word(word, key);
-    at += 8, left -= 8, key += STEP_A;
+    uint64_t sum = sum_length(length) + sum_word(identity, STEP_B), key = STEP_B + STEP_A;
+    uint64_t filling = seed * STEP_B;
     /* the upper half of the sequence number, and where the filling begins */
-    word = sequence >> 32 | filling << 32;
-    for (; left >= 8; at += 8, left -= 8, key += STEP_A, word = filling += STEP_A) {
-        put_le64(at, word);
+    uint64_t word = sequence >> 32 | filling << 32;
+    uint32_t at = AT_SUMMED + 8;
+
+    put_le64(frame + AT_RUN, identity);
+    for (; at + 8 <= length; at += 8, key += STEP_A, word = filling += STEP_A) {
+        put_le64(frame + at, word);
         sum += sum_word(word, key);
     }
-    if (left == 4) {
-        put_le32(at, (uint32_t)word);
+    if (at + 4 == length) {
+        put_le32(frame + at, (uint32_t)word);
         sum += sum_word((uint32_t)word, key);
-    } else if (left > 0) {
-        sum += fill_rest(at, left, word, key);
+    } else if (at < length) {
+        sum += fill_rest(frame + at, length - at, word, key);
     }
-    return (uint32_t)(sum ^ sum >> 32);
+    return sum_end(sum);
 }
 
 void vw_probe_write(struct vw_probe_writer *writer, void *memory, uint32_t length)
@@ -295,10 +309,12 @@ void vw_probe_write(struct vw_probe_writer *writer, void *memory, uint32_t lengt
 
     if (++writer->next == writer->count)
         writer->next = 0;
+    if (vw_unlikely(length != writer->length))
+        set_length(writer, length);
     uint64_t identity = writer->run | (uint64_t)flow << 16 | sequence << 32;
     uint64_t sum =
         write_payload(frame, length, identity, sequence, sequence + ((uint64_t)flow << 40));
-    write_headers(writer, frame, length, flow);
+    write_headers(writer, frame, flow);
     /* in front of the magic number the UDP checksum, 0 */
     put_le64(frame + AT_MAGIC - 2, (uint64_t)MAGIC << 16 | sum << 32);
 }
@@ -310,14 +326,14 @@ static void count(uint64_t *counter, uint64_t add)
     vw_shared_store(counter, vw_shared_load(counter) + add);
 }
 
-static VW_ALWAYS_INLINE bool is_probe(const uint8_t *frame, uint32_t length)
+/* `at_40`: the word there, with magic number and checksum. */
+static VW_ALWAYS_INLINE bool is_probe(const uint8_t *frame, uint64_t at_40)
 {
-    if (vw_unlikely(length < VW_PROBE_MIN_FRAME))
-        return false;
+    uint32_t kind = __builtin_bswap16(ETHERTYPE_IPV4) | 0x45 << 16;
+
     /* all conditions at once: one branch */
-    return ((get_16(frame + AT_ETHERTYPE) ^ htobe16(ETHERTYPE_IPV4)) | (frame[AT_IP] ^ 0x45) |
-            (frame[AT_IP_PROTOCOL] ^ PROTOCOL_UDP) | (get_16(frame + AT_MAGIC) ^ htole16(MAGIC))) ==
-           0;
+    return (((get_le32(frame + AT_ETHERTYPE) ^ kind) & 0xffffff) |
+            (frame[AT_IP_PROTOCOL] ^ PROTOCOL_UDP) | ((at_40 >> 16 ^ MAGIC) & 0xffff)) == 0;
 }
 
 /* Was number `sequence` of the last VW_PROBE_WINDOW seen? Notes that it was. */
@@ -373,25 +389,31 @@ static COLD void late(struct vw_probe_reader *reader, struct vw_probe_flow *flow
     }
 }
 
-void vw_probe_read(struct vw_probe_reader *reader, const void *memory, uint32_t length)
+/* What a burst adds to the counters that every good frame changes. */
+struct tally {
+    uint64_t frames, bytes;
+};
+
+static VW_ALWAYS_INLINE void read_frame(struct vw_probe_reader *reader, const uint8_t *frame,
+                                        uint32_t length, struct tally *tally)
 {
     struct vw_probe_counters *counters = &reader->counters;
-    const uint8_t *frame = memory;
+    uint64_t at_40;
 
-    if (vw_unlikely(!is_probe(frame, length))) {
+    if (vw_unlikely(length < VW_PROBE_MIN_FRAME ||
+                    !is_probe(frame, at_40 = get_le64(frame + AT_MAGIC - 2)))) {
         count(&counters->foreign, 1);
         return;
     }
     uint64_t identity = get_le64(frame + AT_RUN);
     uint64_t sequence = get_le64(frame + AT_SEQUENCE);
-    struct vw_probe_flow *flow = &reader->flows[(uint16_t)(identity >> 16)];
-
-    if (vw_unlikely(checksum(frame, length) != get_le32(frame + AT_CHECKSUM))) {
+    if (vw_unlikely(checksum(frame, length, identity) != (uint32_t)(at_40 >> 32))) {
         count(&counters->corrupt, 1);
         return;
     }
-    count(&counters->frames, 1);
-    count(&counters->bytes, length);
+    tally->frames++;
+    tally->bytes += length;
+    struct vw_probe_flow *flow = &reader->flows[(uint16_t)(identity >> 16)];
     if (vw_unlikely(!flow->seen || flow->run != (uint16_t)identity))
         begin(reader, flow, (uint16_t)identity, sequence);
 
@@ -406,4 +428,15 @@ void vw_probe_read(struct vw_probe_reader *reader, const void *memory, uint32_t 
     }
     flow->next = sequence + 1;
     flow->window[sequence % VW_PROBE_WINDOW / 64] |= UINT64_C(1) << sequence % 64;
+}
+
+void vw_probe_read_burst(struct vw_probe_reader *reader, const struct iovec *frames,
+                         unsigned frame_count)
+{
+    struct tally tally = {0};
+
+    for (unsigned i = 0; i < frame_count; i++)
+        read_frame(reader, frames[i].iov_base, (uint32_t)frames[i].iov_len, &tally);
+    count(&reader->counters.frames, tally.frames);
+    count(&reader->counters.bytes, tally.bytes);
 }

@@ -39,6 +39,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 #define VW_PROBE_HEADERS 42      /* Ethernet, IPv4, UDP */
 #define VW_PROBE_MIN_FRAME 60    /* the shortest Ethernet frame, without its check sequence */
@@ -108,6 +109,10 @@ struct vw_probe_writer {
     unsigned first, step, count; /* the flows: first, first + step, ... */
     unsigned next;               /* which of them is next */
     uint64_t *sequences;         /* of each flow its next number */
+
+    /* The headers' words that depend on the length, from these bytes on, for the last length. */
+    uint32_t length;
+    uint64_t at_16, at_24, at_32;
 };
 
 /* `sequences` has `count` elements, zero at first, and outlives the writer. The flows must stay
@@ -154,7 +159,16 @@ struct vw_probe_reader {
     struct vw_probe_counters counters;
 };
 
-/* Checks one frame and counts it. */
-void vw_probe_read(struct vw_probe_reader *reader, const void *frame, uint32_t length);
+/* Checks frames, each in one piece, and counts them. Others may write to a frame meanwhile: what it
+ * says is then taken as it was at some time. */
+void vw_probe_read_burst(struct vw_probe_reader *reader, const struct iovec *frames,
+                         unsigned frame_count);
+
+static inline void vw_probe_read(struct vw_probe_reader *reader, const void *frame, uint32_t length)
+{
+    struct iovec piece = {.iov_base = (void *)(uintptr_t)frame, .iov_len = length};
+
+    vw_probe_read_burst(reader, &piece, 1);
+}
 
 #endif

@@ -18,6 +18,7 @@
  * together.
  */
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -131,17 +132,18 @@ static uint32_t copy_frame(uint8_t *to, const struct vw_frame *frame)
 /* Checks frames from the first on, as many as are copied side by side; returns how many. */
 static uint32_t check_some(struct sink *sink, const struct vw_frame *frames, uint32_t count)
 {
-    uint32_t lengths[VW_PORT_BATCH], offsets[VW_PORT_BATCH], copied = 0, offset = 0;
+    struct iovec copies[VW_PORT_BATCH];
+    uint8_t *to = sink->copies, *end = to + SINK_BYTES;
+    uint32_t copied = 0;
 
     for (; copied < count && copied < VW_PORT_BATCH; copied++) {
-        if (copied > 0 && (uint64_t)offset + frames[copied].length > SINK_BYTES)
-            break;
-        lengths[copied] = copy_frame(sink->copies + offset, &frames[copied]);
-        offsets[copied] = offset;
-        offset += (lengths[copied] + VW_CACHE_LINE - 1) / VW_CACHE_LINE * VW_CACHE_LINE;
+        if (copied > 0 && (ptrdiff_t)frames[copied].length > end - to)
+            break; /* the first one may have passed the end */
+        uint32_t length = copy_frame(to, &frames[copied]);
+        copies[copied] = (struct iovec){.iov_base = to, .iov_len = length};
+        to += (length + VW_CACHE_LINE - 1) / VW_CACHE_LINE * VW_CACHE_LINE;
     }
-    for (uint32_t i = 0; i < copied; i++)
-        vw_probe_read(&sink->reader, sink->copies + offsets[i], lengths[i]);
+    vw_probe_read_burst(&sink->reader, copies, copied);
     return copied;
 }
 
@@ -205,12 +207,10 @@ static uint32_t source_receive(struct vw_port_queue *queue, struct vw_frame *fra
 
     for (; count < max && source_has_more(source); count++, source->left--) {
         uint32_t slot = source->lent++ % SOURCE_SLOTS;
-        char *buffer = source->buffers + slot * source->stride;
         uint32_t length = vw_probe_sizes_next(&source->sizes);
 
-        vw_probe_write(&source->writer, buffer + VW_PORT_HEADER, length);
-        source->iov[slot][0] = (struct iovec){buffer, VW_PORT_HEADER}; /* all zero */
-        source->iov[slot][1] = (struct iovec){buffer + VW_PORT_HEADER, length};
+        vw_probe_write(&source->writer, source->iov[slot][1].iov_base, length);
+        source->iov[slot][1].iov_len = length;
         frames[count] = (struct vw_frame){source->iov[slot], 2, length};
     }
     count_frames(&queue->counters.receive_frames, count);
@@ -278,6 +278,12 @@ static int init_source(struct probe_queue *probe, const struct vw_port_options *
     source->sequences = calloc(flows + 1u, sizeof(*source->sequences));
     if (source->buffers == NULL || source->sequences == NULL)
         return -ENOMEM;
+    for (unsigned slot = 0; slot < SOURCE_SLOTS; slot++) {
+        char *buffer = source->buffers + slot * source->stride;
+
+        source->iov[slot][0] = (struct iovec){buffer, VW_PORT_HEADER}; /* stays zero */
+        source->iov[slot][1].iov_base = buffer + VW_PORT_HEADER;
+    }
     vw_probe_addresses_default(&addresses);
     vw_probe_writer_init(&source->writer, &addresses, run, index, queues, flows, source->sequences);
     return 0;

@@ -149,22 +149,27 @@ static VW_ALWAYS_INLINE bool vw_plain_room(const struct vw_iov_pool *pool)
 /* Takes over a plain chain whose `count` pieces, 1 or 2, stand at their place in the pool. False,
  * and nothing changed: it is longer than any chain can be. */
 static VW_ALWAYS_INLINE bool vw_plain_end(struct vw_chain *chain, struct vw_iov_pool *pool,
-                                          uint32_t count, bool writable, uint16_t id)
+                                          uint32_t count, bool writable, uint16_t id,
+                                          uint16_t slots)
 {
     struct iovec *iov = pool->iov + pool->used + pool->headroom;
     uint64_t length = iov[0].iov_len + (count > 1 ? iov[1].iov_len : 0);
 
     if (vw_unlikely(length > UINT32_MAX))
         return false;
-    *chain = (struct vw_chain){
-        .iov = iov,
-        .readable_count = writable ? 0 : count,
-        .writable_count = (writable ? count : 0) & 0x7fffffff,
-        .readable_length = writable ? 0 : (uint32_t)length,
-        .writable_length = writable ? (uint32_t)length : 0,
-        .id = id,
-        .slots = 1,
-    };
+    /* Two literals, so that each is a few stores of known values. */
+    if (writable)
+        *chain = (struct vw_chain){.iov = iov,
+                                   .writable_count = count & 0x7fffffff,
+                                   .writable_length = (uint32_t)length,
+                                   .id = id,
+                                   .slots = slots};
+    else
+        *chain = (struct vw_chain){.iov = iov,
+                                   .readable_count = count,
+                                   .readable_length = (uint32_t)length,
+                                   .id = id,
+                                   .slots = slots};
     pool->used += pool->headroom + count;
     return true;
 }

@@ -115,49 +115,46 @@ static VW_ALWAYS_INLINE int fetch_one(struct vw_device_ring *ring, struct vw_cha
     return 0;
 }
 
-/* What the loop over plain chains keeps at hand: where it is, and how many ring entries it took. */
+/* What the loop over plain chains keeps at hand. */
 struct plain_place {
     uint16_t position;
     bool wrap;
-    uint32_t taken;
+    uint32_t left; /* ring entries that may still be available */
+    struct vw_iov_pool pool;
 };
 
 /* Takes the next chain if it is plain; else, or if none is available, false, with nothing changed.
  */
-static VW_ALWAYS_INLINE bool take_plain(const struct vw_device_ring *ring,
-                                        struct plain_place *place,
+static VW_ALWAYS_INLINE bool take_plain(struct vring_packed_desc *ring, uint32_t size,
                                         const struct vw_plain_region *region,
-                                        struct vw_chain *chain, struct vw_iov_pool *pool)
+                                        struct plain_place *place, struct vw_chain *chain)
 {
-    uint32_t size = ring->config.size, left = size - ring->out - place->taken, slots = 1;
+    struct iovec *iov = place->pool.iov + place->pool.used + place->pool.headroom;
     struct vw_descriptor first, second;
 
-    first = vw_descriptor_acquire(descriptor_at(ring, place->position)); /* [available] */
+    first = vw_descriptor_acquire(&ring[place->position]); /* [available] */
     if (!vw_packed_is_available(first.flags, place->wrap))
         return false;
-    if (vw_unlikely(left == 0 || !vw_plain_room(pool)))
-        return false;
-    struct iovec *iov = pool->iov + pool->used + pool->headroom;
     bool writable = (first.flags & VRING_DESC_F_WRITE) != 0;
-    uint16_t id = first.other;
-    if (vw_unlikely(first.flags & VW_GATHER_SPECIAL || !vw_plain_piece(region, &first, &iov[0])))
+    if (vw_unlikely(place->left < 2 || !vw_plain_room(&place->pool) ||
+                    first.flags & VW_GATHER_SPECIAL || !vw_plain_piece(region, &first, &iov[0])))
         return false;
-    if (first.flags & VRING_DESC_F_NEXT) {
-        uint32_t next = place->position + 1u;
-
-        second = vw_descriptor_copy(descriptor_at(ring, next == size ? 0 : next), true);
-        if (vw_unlikely(left < 2 || second.flags & (VRING_DESC_F_NEXT | VRING_DESC_F_INDIRECT) ||
-                        ((second.flags & VRING_DESC_F_WRITE) != 0) != writable ||
-                        !vw_plain_piece(region, &second, &iov[1])))
+    if (!(first.flags & VRING_DESC_F_NEXT)) {
+        if (!vw_plain_end(chain, &place->pool, 1, writable, first.other, 1))
             return false;
-        id = second.other;
-        slots = 2;
+        vw_packed_advance(&place->position, &place->wrap, 1, size);
+        place->left--;
+        return true;
     }
-    if (vw_unlikely(!vw_plain_end(chain, pool, slots, writable, id)))
+    uint32_t next = place->position + 1u;
+    second = vw_descriptor_copy(&ring[next == size ? 0 : next], true);
+    if (vw_unlikely(second.flags & (VRING_DESC_F_NEXT | VRING_DESC_F_INDIRECT) ||
+                    ((second.flags & VRING_DESC_F_WRITE) != 0) != writable ||
+                    !vw_plain_piece(region, &second, &iov[1]) ||
+                    !vw_plain_end(chain, &place->pool, 2, writable, second.other, 2)))
         return false;
-    chain->slots = (uint16_t)slots;
-    vw_packed_advance(&place->position, &place->wrap, slots, size);
-    place->taken += slots;
+    vw_packed_advance(&place->position, &place->wrap, 2, size);
+    place->left -= 2;
     return true;
 }
 
@@ -165,16 +162,18 @@ static VW_ALWAYS_INLINE bool take_plain(const struct vw_device_ring *ring,
 static uint32_t fetch_plain(struct vw_device_ring *ring, struct vw_chain *chains, uint32_t max,
                             struct vw_iov_pool *pool)
 {
-    struct plain_place place = {ring->next_available, ring->available_wrap, 0};
+    uint32_t size = ring->config.size, left = size - ring->out, done = 0;
+    struct plain_place place = {ring->next_available, ring->available_wrap, left, *pool};
     struct vw_plain_region region = vw_plain_region(ring);
-    uint32_t done = 0;
 
-    while (done < max && take_plain(ring, &place, &region, &chains[done], pool))
+    while (done < max && take_plain(descriptor_at(ring, 0), size, &region, &place, &chains[done]))
         done++;
+    pool->used = place.pool.used;
     ring->next_available = place.position;
     ring->available_wrap = place.wrap;
-    ring->out += place.taken;
-    ring->given_back -= place.taken < ring->given_back ? place.taken : ring->given_back;
+    uint32_t taken = left - place.left;
+    ring->out += taken;
+    ring->given_back -= taken < ring->given_back ? taken : ring->given_back;
     return done;
 }
 

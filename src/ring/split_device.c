@@ -71,11 +71,11 @@ static VW_ALWAYS_INLINE void read_heads(const struct vw_device_ring *ring, struc
 {
     const struct vring_desc *table = ring->config.descriptor_area;
     const struct vring_avail *available = available_ring(ring);
-    uint32_t mask = ring->config.size - 1;
+    uint32_t mask = ring->config.size - 1, next = ring->next_available;
 
     for (uint32_t i = 0; i < count; i++) {
-        chains[i].id = vw_load_le16(&available->ring[(ring->next_available + i) & mask]);
-        __builtin_prefetch(&table[chains[i].id & mask]);
+        chains[i].id = vw_load_le16(&available->ring[next++ & mask]);
+        vw_prefetch(&table[chains[i].id & mask]);
     }
 }
 
@@ -137,7 +137,7 @@ static VW_ALWAYS_INLINE bool take_plain(const struct vring_desc *table, uint32_t
     if (vw_unlikely(first.flags & VW_GATHER_SPECIAL || !vw_plain_piece(region, &first, &iov[0])))
         return false;
     if (!(first.flags & VRING_DESC_F_NEXT))
-        return vw_plain_end(chain, pool, 1, writable, id);
+        return vw_plain_end(chain, pool, 1, writable, id, 1);
 
     if (vw_unlikely(first.other >= size || first.other == id))
         return false;
@@ -146,7 +146,7 @@ static VW_ALWAYS_INLINE bool take_plain(const struct vring_desc *table, uint32_t
                     ((second.flags & VRING_DESC_F_WRITE) != 0) != writable ||
                     !vw_plain_piece(region, &second, &iov[1])))
         return false;
-    return vw_plain_end(chain, pool, 2, writable, id);
+    return vw_plain_end(chain, pool, 2, writable, id, 1);
 }
 
 /* Takes the chain whose head is chain->id, whatever it is; 0, -ENOBUFS, or an error. */
@@ -179,16 +179,20 @@ static uint32_t split_fetch(struct vw_device_ring *ring, struct vw_chain *chains
         count = max;
     read_heads(ring, chains, count);
     struct vw_plain_region region = vw_plain_region(ring);
+    struct vw_iov_pool here = *pool; /* the loop's own */
     for (; done < count; done++) {
-        if (vw_likely(take_plain(table, size, &region, &chains[done], pool)))
+        if (vw_likely(take_plain(table, size, &region, &chains[done], &here)))
             continue;
+        pool->used = here.used;
         int result = take_any(ring, &chains[done], pool);
         if (vw_unlikely(result != 0)) {
             vw_gather_failed(ring, result, pool);
             break;
         }
         region = vw_plain_region(ring);
+        here.used = pool->used;
     }
+    pool->used = here.used;
     ring->next_available = (uint16_t)(ring->next_available + done);
     ring->out += done;
     ring->given_back -= done < ring->given_back ? done : ring->given_back;
