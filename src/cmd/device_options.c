@@ -33,6 +33,8 @@ static const char help[] =
     "                          sndbuf=N    bytes in flight into the host before waiting\n"
     "                          io=auto|uring|plain   many frames in one system call through\n"
     "                                      io_uring, or one; auto takes the faster one (auto)\n"
+    "                          napi=off|on|auto   let the kernel merge segments; dear (off)\n"
+    "  --port tap,path=/dev/tap7   a macvtap interface\n"
     "  --port tap,fd=N[:N...]  TAP descriptors that were opened before\n"
     "  --port null           nowhere: frames are counted and dropped\n"
     "  --port loop           back to the guest, with the MAC addresses swapped: a self-test\n"

@@ -33,6 +33,13 @@ enum vw_port_io {
     VW_PORT_IO_PLAIN, /* a system call for each frame */
 };
 
+/* IFF_NAPI of a TAP: frames go through a queue of the kernel and its GRO. */
+enum vw_port_napi {
+    VW_PORT_NAPI_OFF,
+    VW_PORT_NAPI_ON,
+    VW_PORT_NAPI_AUTO, /* on if the kernel has it */
+};
+
 /* A description, taken apart. */
 struct vw_port_options {
     const char *name; /* NULL: not given */
@@ -40,6 +47,8 @@ struct vw_port_options {
     unsigned mtu;     /* 0: not given */
     unsigned sndbuf;  /* 0: not given */
     enum vw_port_io io;
+    enum vw_port_napi napi;
+    const char *path; /* NULL: not given */
     bool offload;
     struct vw_probe_sizes sizes; /* count 0: not given */
     unsigned flows;              /* 0: not given */

@@ -31,6 +31,8 @@ enum option {
     OPTION_OFFLOAD,
     OPTION_SNDBUF,
     OPTION_IO,
+    OPTION_NAPI,
+    OPTION_PATH,
     OPTION_SIZE,
     OPTION_FLOWS,
     OPTION_FRAMES,
@@ -46,6 +48,8 @@ static char *const option_names[] = {
     [OPTION_OFFLOAD] = (char *)"offload",
     [OPTION_SNDBUF] = (char *)"sndbuf",
     [OPTION_IO] = (char *)"io",
+    [OPTION_NAPI] = (char *)"napi",
+    [OPTION_PATH] = (char *)"path",
     [OPTION_SIZE] = (char *)"size",
     [OPTION_FLOWS] = (char *)"flows",
     [OPTION_FRAMES] = (char *)"count",
@@ -60,7 +64,9 @@ static const struct kind {
     int (*open)(const struct vw_port_options *options, const struct vw_log *log,
                 struct vw_port **port, const struct vw_port_error *error);
 } kinds[] = {
-    {"tap", FOR_ALL | 1U << OPTION_NAME | 1U << OPTION_FD | 1U << OPTION_SNDBUF | 1U << OPTION_IO,
+    {"tap",
+     FOR_ALL | 1U << OPTION_NAME | 1U << OPTION_FD | 1U << OPTION_SNDBUF | 1U << OPTION_IO |
+         1U << OPTION_NAPI | 1U << OPTION_PATH,
      vw_port_tap_open},
     {"loop", FOR_ALL, vw_port_loop_open},
     {"null", FOR_ALL, vw_port_null_open},
@@ -182,6 +188,7 @@ static int parse_option(enum option option, char *value, struct vw_port_options 
 {
     static const char *const on_off[] = {"on", "off"};
     static const char *const ios[] = {"auto", "uring", "plain"};
+    static const char *const napis[] = {"off", "on", "auto"};
     const char *name = option_names[option];
     unsigned choice = 0;
     int result;
@@ -206,6 +213,13 @@ static int parse_option(enum option option, char *value, struct vw_port_options 
         result = parse_choice(name, value, ios, VW_ARRAY_SIZE(ios), &choice, error);
         options->io = (enum vw_port_io)choice;
         return result;
+    case OPTION_NAPI:
+        result = parse_choice(name, value, napis, VW_ARRAY_SIZE(napis), &choice, error);
+        options->napi = (enum vw_port_napi)choice;
+        return result;
+    case OPTION_PATH:
+        options->path = value;
+        return 0;
     case OPTION_SIZE:
         if (!vw_probe_sizes_parse(&options->sizes, value))
             return vw_port_fail(error, -EINVAL,

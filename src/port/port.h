@@ -194,6 +194,7 @@ struct vw_port {
  *   tap,name=vw0 ......... a TAP interface: an existing one is used, and keeps its state; one that
  *                          does not exist is made and set up, and vanishes with the port. Without
  *                          a name the kernel chooses the next free one of vw0, vw1, ...
+ *   tap,path=/dev/tap7 ... a macvtap interface, through its device
  *   tap,fd=5:6 ........... open TAP descriptors, one for each queue; after success they belong
  *                          to the port
  *
@@ -203,6 +204,7 @@ struct vw_port {
  *   size=64 .............. source: length of its frames, or 64:1514, 60-9000, imix
  *   flows=N .............. source: number of flows
  *   count=N .............. source: frames that each queue makes in all
+ *   napi=off|on|auto ..... TAP: IFF_NAPI; auto: if the kernel has it; off unless told
  *   sndbuf=BYTES ......... TAP: how much may be under way in the host before transmit has to wait
  *   io=auto|uring|plain .. TAP: many frames in a system call through io_uring, or one in each;
  * auto, which it is unless told, times both and takes what is faster here

@@ -349,6 +349,8 @@ static uint32_t tap_transmit(struct vw_port_queue *queue, struct vw_frame *frame
     uint32_t taken = 0;
 
     tap->blocked = VW_TAP_NOT_BLOCKED;
+    if (vw_unlikely(vw_shared_load(&vw_tap_of(queue->port)->deleted)))
+        tap_gone(tap);
     while (taken < count && tap->blocked == VW_TAP_NOT_BLOCKED &&
            !vw_port_results_full(&tap->results)) {
         uint32_t batch = 0;

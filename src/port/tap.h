@@ -60,6 +60,7 @@ struct vw_tap {
     struct vw_link_monitor monitor;
     bool created; /* by us: it vanishes with the last descriptor */
     bool moved;   /* to another network namespace, where we cannot watch it */
+    bool deleted; /* as the monitor says, told to the workers: a macvtap swallows frames then */
     struct vw_port_queue *queues[VW_PORT_MAX_QUEUES];
 };
 

@@ -135,6 +135,7 @@ bool vw_tap_link_changed(struct vw_port *port)
                    "%s: the interface moved to another network namespace; its link state can no "
                    "longer be watched",
                    port->description);
+        vw_shared_store(&tap->deleted, !tap->moved);
     }
     port->link_up = tap->monitor.up || (!tap->monitor.present && tap->moved);
     return port->link_up != before;

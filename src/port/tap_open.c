@@ -24,11 +24,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "port/tap.h"
 
 #define TUN_DEVICE "/dev/net/tun"
+#define TUN_MAJOR 10 /* a misc device */
+#define TUN_MINOR 200
 
 /* The kernel puts the next free number here. */
 #define NAME_TEMPLATE "vw%d"
@@ -39,6 +43,7 @@ struct opening {
     const struct vw_port_error *error;
     struct vw_tap *tap;
     char name[IFNAMSIZ];
+    bool napi;
 };
 
 /* ifr_flags is a short, and IFF_TUN_EXCL its sign bit. */
@@ -153,6 +158,24 @@ static int check_kernel(int fd, unsigned flags, const struct vw_port_error *erro
     return 0;
 }
 
+/* Whether to ask for IFF_NAPI. */
+static int choose_napi(struct opening *opening)
+{
+    enum vw_port_napi wish = opening->options->napi;
+    unsigned known = 0;
+
+    if (wish == VW_PORT_NAPI_OFF)
+        return 0;
+    int fd = open_device(opening->error);
+    if (fd < 0)
+        return fd;
+    opening->napi = ioctl(fd, TUNGETFEATURES, &known) == 0 && has_flags(known, IFF_NAPI);
+    close(fd);
+    if (wish == VW_PORT_NAPI_ON && !opening->napi)
+        return vw_port_fail(opening->error, -EOPNOTSUPP, "napi=on: this kernel's TAP lacks it");
+    return 0;
+}
+
 static int attach_failed(const struct opening *opening, bool exists, int result)
 {
     const struct vw_port_error *error = opening->error;
@@ -219,8 +242,12 @@ static int open_named(struct opening *opening)
     unsigned flags = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR;
     int result = check_name(opening);
 
+    if (result == 0)
+        result = choose_napi(opening);
     if (result < 0)
         return result;
+    if (opening->napi)
+        flags |= IFF_NAPI;
     result = vw_link_get(opening->name, &link);
     bool exists = result == 0;
     if (exists)
@@ -247,6 +274,56 @@ static int open_named(struct opening *opening)
         flags &= ~(unsigned)IFF_TUN_EXCL;
     }
     tap->created = !exists;
+    return result;
+}
+
+/* One queue of a macvtap interface: its flags belong to the descriptor. */
+static int open_macvtap_queue(struct opening *opening, unsigned flags)
+{
+    const struct vw_port_error *error = opening->error;
+    const char *path = opening->options->path;
+    struct ifreq request;
+    int fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+
+    if (fd < 0)
+        return vw_port_fail(error, -errno, "path=%s: cannot open it: %s", path, strerror(errno));
+    memset(&request, 0, sizeof(request));
+    set_flags(&request, flags);
+    int result =
+        ioctl(fd, TUNSETIFF, &request) < 0 || ioctl(fd, TUNGETIFF, &request) < 0 ? -errno : 0;
+    if (result == 0 && !has_flags(get_flags(&request), IFF_TAP | IFF_VNET_HDR))
+        result = -EINVAL;
+    if (result < 0)
+        result =
+            vw_port_fail(error, result,
+                         "path=%s: not the device of a macvtap interface, such as /dev/tap7", path);
+    else if (add_queue(opening->tap, fd) < 0)
+        result = vw_port_fail(error, -ENOMEM, "path=%s: no memory", path);
+    if (result < 0)
+        close(fd);
+    else
+        memcpy(opening->name, request.ifr_name, IFNAMSIZ);
+    return result;
+}
+
+/* All queues of a macvtap interface, which `ip link` made and owns. */
+static int open_macvtap(struct opening *opening)
+{
+    const struct vw_port_options *options = opening->options;
+    unsigned flags = IFF_TAP | IFF_NO_PI | IFF_VNET_HDR;
+    struct stat status;
+    int result = 0;
+
+    if (stat(options->path, &status) < 0)
+        return vw_port_fail(opening->error, -errno, "path=%s: %s", options->path, strerror(errno));
+    if (!S_ISCHR(status.st_mode) || status.st_rdev == makedev(TUN_MAJOR, TUN_MINOR))
+        return vw_port_fail(opening->error, -EINVAL,
+                            "path=%s: not the device of a macvtap interface, such as /dev/tap7%s",
+                            options->path, S_ISCHR(status.st_mode) ? "; for a TAP give name=" : "");
+    if (options->queues > 1)
+        flags |= IFF_MULTI_QUEUE;
+    while (result == 0 && opening->tap->port.queue_count < options->queues)
+        result = open_macvtap_queue(opening, flags);
     return result;
 }
 
@@ -329,7 +406,6 @@ static void give_back_inherited(struct vw_tap *tap)
 /* What the interface may have kept from its last user (see the theory of operation). */
 static int configure(struct opening *opening)
 {
-    int fd = first_fd(opening->tap);
     int header = VW_PORT_HEADER;
     int little_endian = 1; /* VERSION_1 (virtio 1.3, section 5.1.6); the default is the host's */
     /* Only with the largest one does the kernel take its short path for small frames. */
@@ -337,19 +413,21 @@ static int configure(struct opening *opening)
     /* What an inherited descriptor's opener chose is left alone. */
     bool set_sndbuf = opening->options->sndbuf != 0 || opening->options->fd_count == 0;
 
+    /* Of a TAP some belong to the interface; of a macvtap, all to the descriptor. */
     for (unsigned i = 0; i < opening->tap->port.queue_count; i++) {
-        if (ioctl(vw_tap_queue_of(opening->tap->port.queues[i])->fd, TUNSETVNETLE, &little_endian) <
-            0)
+        int fd = vw_tap_queue_of(opening->tap->port.queues[i])->fd;
+
+        if (ioctl(fd, TUNSETVNETLE, &little_endian) < 0)
             return vw_port_fail(opening->error, -errno, "%s: cannot set little-endian headers: %s",
                                 opening->name, strerror(errno));
+        if (ioctl(fd, TUNSETVNETHDRSZ, &header) < 0)
+            return vw_port_fail(opening->error, -errno, "%s: cannot set a header of %d bytes: %s",
+                                opening->name, header, strerror(errno));
+        if (set_sndbuf && ioctl(fd, TUNSETSNDBUF, &sndbuf) < 0)
+            return vw_port_fail(opening->error, -errno, "%s: cannot set sndbuf=%d: %s",
+                                opening->name, sndbuf, strerror(errno));
     }
-    if (ioctl(fd, TUNSETVNETHDRSZ, &header) < 0)
-        return vw_port_fail(opening->error, -errno, "%s: cannot set a header of %d bytes: %s",
-                            opening->name, header, strerror(errno));
-    if (set_sndbuf && ioctl(fd, TUNSETSNDBUF, &sndbuf) < 0)
-        return vw_port_fail(opening->error, -errno, "%s: cannot set sndbuf=%d: %s", opening->name,
-                            sndbuf, strerror(errno));
-    bool limited = ioctl(fd, TUNGETSNDBUF, &sndbuf) < 0 || sndbuf < INT_MAX;
+    bool limited = ioctl(first_fd(opening->tap), TUNGETSNDBUF, &sndbuf) < 0 || sndbuf < INT_MAX;
     for (unsigned i = 0; i < opening->tap->port.queue_count; i++)
         vw_tap_queue_of(opening->tap->port.queues[i])->room_limited = limited;
     return 0;
@@ -394,8 +472,8 @@ static int choose_io(struct opening *opening)
         close_rings(tap);
     if (result < 0 && io == VW_PORT_IO_URING)
         return no_ring(opening, result);
-    snprintf(tap->port.settings, sizeof(tap->port.settings), "io=%s",
-             result == 0 ? "uring" : "plain");
+    snprintf(tap->port.settings, sizeof(tap->port.settings), "io=%s napi=%s",
+             result == 0 ? "uring" : "plain", opening->napi ? "on" : "off");
     return 0;
 }
 
@@ -489,7 +567,10 @@ static int set_up_link(struct opening *opening)
 static int open_all(struct opening *opening)
 {
     struct vw_tap *tap = opening->tap;
-    int result = opening->options->fd_count > 0 ? open_inherited(opening) : open_named(opening);
+    const struct vw_port_options *options = opening->options;
+    int result = options->fd_count > 0   ? open_inherited(opening)
+                 : options->path != NULL ? open_macvtap(opening)
+                                         : open_named(opening);
 
     if (result < 0)
         return result;
@@ -509,8 +590,10 @@ int vw_port_tap_open(const struct vw_port_options *options, const struct vw_log 
 {
     struct opening opening = {.options = options, .error = error};
 
-    if (options->name != NULL && options->fd_count > 0)
-        return vw_port_fail(error, -EINVAL, "tap: give either name or fd");
+    if ((options->name != NULL) + (options->fd_count > 0) + (options->path != NULL) > 1)
+        return vw_port_fail(error, -EINVAL, "tap: give one of name, path and fd");
+    if (options->napi != VW_PORT_NAPI_OFF && (options->fd_count > 0 || options->path != NULL))
+        return vw_port_fail(error, -EINVAL, "tap: napi= is for a TAP that is opened by its name");
     opening.tap = vw_port_allocate(sizeof(*opening.tap));
     if (opening.tap == NULL)
         return vw_port_fail(error, -ENOMEM, "tap: no memory");

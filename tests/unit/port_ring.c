@@ -77,7 +77,7 @@ static struct vw_port *open_ring_port(const char *name)
 
     snprintf(description, sizeof(description), "tap,name=%s", name);
     struct vw_port *port = open_port(description, 1);
-    assert_string_equal(port->settings, "io=uring");
+    assert_string_equal(port->settings, "io=uring napi=off");
     return port;
 }
 
@@ -259,7 +259,7 @@ static void without_io_uring_it_does_without(void **state)
     assert_int_equal(if_nametoindex("tring"), 0);
     assert_int_equal(vw_port_open("tap,name=tring,io=auto", 1, NULL, &port, error, sizeof(error)),
                      0);
-    assert_string_equal(port->settings, "io=plain");
+    assert_string_equal(port->settings, "io=plain napi=off");
     assert_int_equal(offer(port->queues[0], 0, 64), 64);
     all_completed(port->queues[0], 64, VW_PORT_SENT);
     assert_int_equal(port->queues[0]->counters.batches, 0);
