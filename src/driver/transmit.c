@@ -12,6 +12,9 @@
  *     device's cache
  *   - else in the slot's own place in shared memory
  *
+ * Most frames are of the first kind, in one piece, and ask for no offload: those are put into the
+ * ring many at a time (put_plain_frames), all others one by one (put_frame).
+ *
  * The burst is published once. A frame is only begun while any frame has room: `worst` ring entries
  * (a header and VW_TX_MAX_PIECES pieces, or one if chains are indirect), and bytes within the
  * limit; without, the queue is stopped before the next frame would have to be refused.
@@ -227,10 +230,16 @@ static VW_ALWAYS_INLINE bool visible(struct vw_driver_pair *pair, uint64_t start
            find_range(pair, start, size);
 }
 
+/* Is nothing left to the device? With two loads: a frame has better things to do. */
 static VW_ALWAYS_INLINE bool is_plain(const struct vw_offload *offload)
 {
-    return (offload->flags | offload->gso_type | offload->hdr_len | offload->gso_size |
-            offload->csum_start | offload->csum_offset) == 0;
+    uint64_t first;
+    uint16_t last;
+
+    _Static_assert(sizeof(*offload) == sizeof(first) + sizeof(last), "all of it");
+    memcpy(&first, offload, sizeof(first));
+    memcpy(&last, (const char *)offload + sizeof(first), sizeof(last));
+    return (first | last) == 0;
 }
 
 /* A header of zeros, written only where it is not there already: a cache line that is not written
@@ -341,6 +350,108 @@ static VW_ALWAYS_INLINE int put_frame(struct vw_driver_pair *pair,
     return 0;
 }
 
+/* ---- many frames ---- */
+
+/* Frames that are made ready before they go into the ring together. */
+#define PLAIN_BATCH 32
+
+/* How many frames of one ring entry each may be begun: each but the last leaves room for any. */
+static VW_ALWAYS_INLINE unsigned plain_room(const struct vw_tx *tx)
+{
+    uint32_t free = tx->queue.ring.free;
+
+    if (vw_unlikely(free < tx->worst || tx->queue.ring.error != VW_RING_OK))
+        return 0;
+    free = free - tx->worst + 1;
+    return free < PLAIN_BATCH ? free : PLAIN_BATCH;
+}
+
+/* Bytes that may be queued before the byte limit lets no frame in any more. */
+static VW_ALWAYS_INLINE uint64_t bytes_allowed(const struct vw_tx *tx, bool counted)
+{
+    uint64_t in_flight = vw_limit_in_flight(&tx->limit);
+
+    if (!counted)
+        return UINT64_MAX;
+    return in_flight < tx->limit.limit ? tx->limit.limit - in_flight : 0;
+}
+
+/* Is it one of the frames that can go the short way? */
+static VW_ALWAYS_INLINE bool is_short(struct vw_driver_pair *pair,
+                                      const struct vw_tx_packet *packet, unsigned header_size,
+                                      bool urgent)
+{
+    if (packet->piece_count != 1 || packet->headroom < header_size || !is_plain(&packet->offload) ||
+        (urgent && packet->urgent))
+        return false;
+    uint32_t length = packet->pieces[0].length;
+    return length >= VW_NET_ETHERNET_HEADER && length <= VW_NET_MAX_FRAME &&
+           visible(pair, (uintptr_t)packet->pieces[0].data - header_size,
+                   (uint64_t)length + header_size);
+}
+
+static VW_ALWAYS_INLINE void
+fill_short_slot(struct vw_tx_slot *slot, const struct vw_tx_packet *packet, unsigned header_size)
+{
+    uint32_t length = packet->pieces[0].length;
+    uint64_t start = (uintptr_t)packet->pieces[0].data - header_size;
+
+    put_zeros((char *)(uintptr_t)start, header_size);
+    slot->token = packet->token;
+    slot->bytes = length;
+    slot->segment_count = 1;
+    slot->urgent = false;
+    slot->in_use = true;
+    slot->segments[0] = (struct vw_segment){start, length + header_size};
+}
+
+/*
+ * The short way: frames of one piece, without offloads, whose header lies in their headroom. One
+ * descriptor does for each, so that a batch goes into the ring at once. Stops in front of the first
+ * frame that is not like that (the long way tells what is wrong with it, if anything is), and when
+ * the byte limit is reached. The queue has room. Returns how many were taken.
+ */
+static unsigned put_plain_frames(struct vw_driver_pair *pair, const struct vw_tx_packet *packets,
+                                 unsigned count, uint64_t *all_bytes)
+{
+    struct vw_plain_buffer buffers[PLAIN_BATCH];
+    struct vw_tx *tx = &pair->tx;
+    const unsigned header_size = pair->net->header_size, room = plain_room(tx);
+    const bool owned = tx->rules->owned, counted = owned && tx->limited, urgent = tx->rules->urgent;
+    const uint64_t allowed = bytes_allowed(tx, counted);
+    uint64_t bytes = 0;
+    unsigned taken = 0;
+
+    if (count > room)
+        count = room;
+    while (taken < count && bytes <= allowed) {
+        const struct vw_tx_packet *packet = &packets[taken];
+        struct vw_tx_slot *slot = tx->free[tx->free_count - 1 - taken];
+
+        if (vw_unlikely(!is_short(pair, packet, header_size, urgent)))
+            break;
+        fill_short_slot(slot, packet, header_size);
+        slot->number = tx->number + taken;
+        slot->flow = owned ? packet->flow : NULL;
+        slot->counted = counted;
+        if (slot->flow)
+            vw_flow_add(slot->flow, slot->bytes);
+        buffers[taken++] = (struct vw_plain_buffer){slot->segments[0], slot};
+        bytes += slot->bytes;
+    }
+    if (taken == 0)
+        return 0;
+    vw_driver_ring_add_readable(&tx->queue.ring, buffers, taken); /* there is room */
+    tx->free_count -= taken;
+    tx->number += taken;
+    if (counted) {
+        vw_limit_queue(&tx->limit, bytes - packets[taken - 1].pieces[0].length);
+        vw_limit_queue(&tx->limit, packets[taken - 1].pieces[0].length);
+    }
+    *all_bytes += bytes;
+    return taken;
+}
+
 static void stop(struct vw_tx *tx)
 {
     tx->stopped = true;
@@ -355,7 +466,19 @@ static unsigned put_frames(struct vw_driver_pair *pair, const struct vw_tx_packe
     uint64_t bytes = 0;
     unsigned taken = 0;
 
+    /* What the short way does not take, the long way does, or refuses. */
+    bool short_way = vw_has(pair->net->features, VIRTIO_F_VERSION_1);
+
     while (taken < count && !tx->stopped) {
+        unsigned plain =
+            short_way ? put_plain_frames(pair, &packets[taken], count - taken, &bytes) : 0;
+
+        if (plain > 0) {
+            taken += plain;
+            if (vw_unlikely(!has_room(tx)))
+                stop(tx);
+            continue;
+        }
         *error = put_frame(pair, &packets[taken]);
         if (vw_unlikely(*error != 0))
             break;
