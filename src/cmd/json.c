@@ -3,9 +3,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/bits.h"
+#include "base/clock.h"
 #include "base/shared.h"
 #include "net/features.h"
 
@@ -43,10 +43,7 @@ json_t *json_features(uint64_t features)
 
 double monotonic_seconds(void)
 {
-    struct timespec time;
-
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+    return (double)vw_clock_ns() * 1e-9;
 }
 
 void json_print(json_t *object)

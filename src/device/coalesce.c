@@ -18,17 +18,9 @@
  * A pause decides at once about everything. So limits change only while nothing is pending, and
  * limits that are exceeded when they come into force have had their call.
  */
-#include <time.h>
 
+#include "base/clock.h"
 #include "device/internal.h"
-
-static uint64_t now_ns(void)
-{
-    struct timespec time;
-
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
-}
 
 void vw_queue_set_coalescing(struct vw_queue *queue, const struct vw_net_coalescing *limits)
 {
@@ -65,7 +57,7 @@ void vw_queue_publish_coalesced(struct vw_queue *queue, struct vw_pair *by, uint
     if (coalescing->keeper != NULL)
         return;
     coalescing->keeper = by;
-    coalescing->deadline = now_ns() + (uint64_t)coalescing->max_usecs * 1000;
+    coalescing->deadline = vw_clock_ns() + (uint64_t)coalescing->max_usecs * 1000;
     by->keeps_deadlines = true;
 }
 
@@ -87,7 +79,7 @@ uint64_t vw_coalescing_run(struct vw_pair *pair)
 
     if (!pair->keeps_deadlines)
         return VW_NO_DEADLINE;
-    uint64_t now = now_ns();
+    uint64_t now = vw_clock_ns();
     uint64_t next = look_at(pair->transmit, pair, now);
     if (!steering)
         next = vw_min64(next, look_at(pair->receive, pair, now));
@@ -104,7 +96,7 @@ uint64_t vw_coalescing_run(struct vw_pair *pair)
 
 int64_t vw_coalescing_wait_ns(uint64_t deadline)
 {
-    uint64_t now = now_ns();
+    uint64_t now = vw_clock_ns();
 
     return deadline > now ? (int64_t)(deadline - now) : 0;
 }

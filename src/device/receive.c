@@ -17,8 +17,8 @@
  * lock, taken once for each batch and queue; a frame for another pair's queue that has no buffers
  * is dropped, as a network card does, since waiting would hold back the flows of this queue.
  */
-#include <time.h>
 
+#include "base/clock.h"
 #include "device/internal.h"
 #include "device/pair.h"
 
@@ -347,14 +347,6 @@ static bool release_done(struct vw_pair *pair)
     return true;
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 static void note_starved(struct vw_pair *pair)
 {
     struct vw_queue *queue = pair->receive;
@@ -363,7 +355,7 @@ static void note_starved(struct vw_pair *pair)
     pair->in.starved = true;
     pair->in.starved_held = vw_queue_held(queue);
     if (pair->in.starved_held > 0) /* else it matters to nobody, see vw_receive_timeout */
-        pair->in.starved_since = now_ms();
+        pair->in.starved_since = vw_clock_ms();
 }
 
 /* Frames that are all for this pair's own queue: the usual case, with no lock. */
@@ -543,7 +535,7 @@ int vw_receive_timeout(const struct vw_pair *pair)
 
     if (!in->starved || in->starved_held == 0 || in->first == in->count)
         return -1;
-    int64_t left = in->starved_since + VW_STARVED_TIMEOUT_MS - now_ms();
+    int64_t left = in->starved_since + VW_STARVED_TIMEOUT_MS - vw_clock_ms();
     return left > 0 ? (int)left : 0;
 }
 

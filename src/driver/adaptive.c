@@ -14,8 +14,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "driver/internal.h"
 #include "driver/moderation.h"
 #include "net/command.h"
@@ -29,14 +29,6 @@ struct vw_adaptive_pair {
     struct vw_moderation moderation;
     uint64_t frames; /* at the last sample */
 };
-
-static uint64_t now_us(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
-}
 
 static uint64_t frames_of(const struct vw_net *net, unsigned pair)
 {
@@ -57,14 +49,14 @@ static void start_samples(struct vw_net *net)
 
     for (unsigned i = 0; i < net->pair_count; i++)
         adaptive->pairs[i].frames = frames_of(net, i);
-    adaptive->sampled_us = now_us();
+    adaptive->sampled_us = vw_clock_us();
     vw_driver_wake_after(net, adaptive->interval_ms);
 }
 
 void vw_adaptive_sample(struct vw_net *net)
 {
     struct vw_adaptive *adaptive = &net->control.adaptive;
-    uint64_t elapsed = now_us() - adaptive->sampled_us, all = 0;
+    uint64_t elapsed = vw_clock_us() - adaptive->sampled_us, all = 0;
     int error = 0;
 
     if (elapsed < SHORTEST_INTERVAL_MS * 1000 / 2) { /* woken for something else */

@@ -24,9 +24,9 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "driver/internal.h"
 #include "net/command.h"
 
@@ -178,14 +178,6 @@ int vw_driver_events(struct vw_net *net)
 
 /* ---- a command ---- */
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* The command came back, or comes back only now. */
 static bool answered(struct vw_driver_control *control, uint32_t *written)
 {
@@ -221,7 +213,7 @@ static int sleep_for_answer(struct vw_net *net, int64_t left_ms)
 static int await_answer(struct vw_net *net, unsigned limit_ms, uint32_t *written)
 {
     struct vw_driver_control *control = &net->control;
-    int64_t end = now_ms() + limit_ms;
+    int64_t end = vw_clock_ms() + limit_ms;
 
     for (;;) {
         if (answered(control, written))
@@ -230,7 +222,7 @@ static int await_answer(struct vw_net *net, unsigned limit_ms, uint32_t *written
             return -EIO;
         if (!vw_driver_ring_enable_calls(&control->queue.ring))
             continue; /* arm, look again */
-        int64_t left = end - now_ms();
+        int64_t left = end - vw_clock_ms();
         if (left <= 0)
             return -ETIMEDOUT;
         int error = sleep_for_answer(net, left);

@@ -20,9 +20,9 @@
 #include <errno.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "driver/policy.h"
 
 enum { CALL_RX, CALL_TX, SCHEDULED, SOURCES };
@@ -284,14 +284,6 @@ int vw_queue_fd(const struct vw_net *net, unsigned index)
 
 /* ---- the wait ---- */
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* Is there something for the poll, or can a queue that was stopped go on? What was sent and has
  * completed is reaped in passing. */
 static bool something(struct vw_driver_pair *pair)
@@ -309,7 +301,7 @@ static bool something(struct vw_driver_pair *pair)
 
 static bool spin(struct vw_driver_pair *pair, uint64_t limit_ns)
 {
-    uint64_t end = now_ns() + limit_ns;
+    uint64_t end = vw_clock_ns() + limit_ns;
     bool found;
 
     do {
@@ -321,7 +313,7 @@ static bool spin(struct vw_driver_pair *pair, uint64_t limit_ns)
                 return true;
             vw_cpu_relax();
         }
-    } while (now_ns() < end);
+    } while (vw_clock_ns() < end);
     return false;
 }
 

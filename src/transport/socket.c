@@ -8,10 +8,10 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/clock.h"
 
 static void close_fds(struct vw_socket_receiver *receiver)
 {
@@ -146,18 +146,10 @@ int vw_socket_receive(struct vw_socket_receiver *receiver, int socket)
     return 1;
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* Waits for the socket, at most until `deadline`. Returns 0 if it is worth another try. */
 static int wait_until(int socket, short events, int64_t deadline)
 {
-    int64_t left = deadline - now_ms();
+    int64_t left = deadline - vw_clock_ms();
     struct pollfd entry = {.fd = socket, .events = events};
     int ready;
 
@@ -171,7 +163,7 @@ static int wait_until(int socket, short events, int64_t deadline)
 
 int vw_socket_receive_wait(struct vw_socket_receiver *receiver, int socket, int timeout_ms)
 {
-    int64_t deadline = now_ms() + timeout_ms;
+    int64_t deadline = vw_clock_ms() + timeout_ms;
 
     for (;;) {
         int result = vw_socket_receive(receiver, socket);
@@ -216,7 +208,7 @@ int vw_socket_send_within(int socket, const struct vw_vu_message *message, const
 {
     size_t length = VW_VU_HEADER_SIZE + (size_t)message->header.size;
     size_t sent = 0;
-    int64_t deadline = now_ms() + timeout_ms;
+    int64_t deadline = vw_clock_ms() + timeout_ms;
 
     if (message->header.size > VW_VU_MAX_PAYLOAD || fd_count > VW_VU_MAX_FDS)
         return -EINVAL;

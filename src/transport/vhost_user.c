@@ -27,7 +27,6 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/overflow.h"
@@ -46,14 +45,6 @@ int vw_vhost_user_fail(struct vw_vhost_user *user, int error, const char *format
     vsnprintf(user->transport.why, sizeof(user->transport.why), format, arguments);
     va_end(arguments);
     return error;
-}
-
-int64_t vw_vhost_user_now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 static int watch(struct vw_vhost_user *user, int fd, uint32_t events)

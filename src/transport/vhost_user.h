@@ -84,8 +84,6 @@ static inline struct vw_vhost_user *vw_vhost_user_of(struct vw_transport *transp
 int vw_vhost_user_fail(struct vw_vhost_user *user, int error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-int64_t vw_vhost_user_now_ms(void);
-
 /* vhost_user_connect.c */
 int vw_vhost_user_prepare(struct vw_vhost_user *user);
 void vw_vhost_user_unprepare(struct vw_vhost_user *user);

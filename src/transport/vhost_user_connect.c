@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "transport/vhost_user.h"
 
 /* Between attempts to connect. A refused connect costs microseconds, and a back-end that restarts
@@ -69,12 +70,12 @@ static void pause_ms(int64_t milliseconds)
 
 static int reach_by_connecting(struct vw_vhost_user *user)
 {
-    int64_t deadline = vw_vhost_user_now_ms() + user->options.connect_ms;
+    int64_t deadline = vw_clock_ms() + user->options.connect_ms;
     int64_t pause = FIRST_PAUSE_MS;
 
     for (;;) {
         int socket = vw_socket_connect(user->options.socket_path);
-        int64_t left = deadline - vw_vhost_user_now_ms();
+        int64_t left = deadline - vw_clock_ms();
 
         if (socket >= 0)
             return socket;
@@ -88,11 +89,11 @@ static int reach_by_connecting(struct vw_vhost_user *user)
 
 static int reach_by_listening(struct vw_vhost_user *user)
 {
-    int64_t deadline = vw_vhost_user_now_ms() + user->options.connect_ms;
+    int64_t deadline = vw_clock_ms() + user->options.connect_ms;
 
     for (;;) {
         int socket = vw_socket_accept(&user->listener);
-        int64_t left = deadline - vw_vhost_user_now_ms();
+        int64_t left = deadline - vw_clock_ms();
         struct pollfd wait = {.fd = user->listener.fd, .events = POLLIN};
 
         if (socket >= 0)

@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "transport/vhost_user.h"
 
 void vw_vhost_user_set_pending(struct vw_vhost_user *user, int events)
@@ -78,7 +79,7 @@ static int receive_reply(struct vw_vhost_user *user, const struct vw_vu_message 
 {
     for (;;) {
         int result = vw_socket_receive(&user->receiver, user->socket);
-        int64_t left = deadline - vw_vhost_user_now_ms();
+        int64_t left = deadline - vw_clock_ms();
 
         if (result == 1)
             return 0;
@@ -98,7 +99,7 @@ static int receive_reply(struct vw_vhost_user *user, const struct vw_vu_message 
 int vw_vhost_user_request(struct vw_vhost_user *user, struct vw_vu_message *message, const int *fds,
                           unsigned fd_count)
 {
-    int64_t deadline = vw_vhost_user_now_ms() + user->options.request_ms;
+    int64_t deadline = vw_clock_ms() + user->options.request_ms;
     const char *why = "";
     int error;
 
