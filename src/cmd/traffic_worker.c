@@ -48,7 +48,7 @@ int traffic_poll(struct traffic_worker *worker, vw_rx_function receive)
 
 void traffic_wait(struct traffic_worker *worker, int timeout_ms)
 {
-    struct pollfd called = {.fd = vw_queue_fd(worker->net, worker->pair), .events = POLLIN};
+    struct pollfd called = {.events = POLLIN};
 
     switch (worker->traffic->options.mode) {
     case TRAFFIC_ADAPTIVE:
@@ -58,6 +58,8 @@ void traffic_wait(struct traffic_worker *worker, int timeout_ms)
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
         break;
     case TRAFFIC_EVENTS:
+        /* Only here: whoever asks for it has calls armed from then on. */
+        called.fd = vw_queue_fd(worker->net, worker->pair);
         poll(&called, 1, timeout_ms);
         break;
     case TRAFFIC_POLL:
