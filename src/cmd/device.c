@@ -109,6 +109,9 @@ static int start_device(struct program *program, unsigned index)
                                    arguments->port, VW_DEVICE_MAX_PAIRS);
     options.port = served->port;
     options.queue_pairs = served->port->queue_count;
+    if (options.workers > options.queue_pairs)
+        return command_usage_error("device", "--workers=%u: there are only %u queue pairs",
+                                   options.workers, options.queue_pairs);
     options.log = &served->log;
     if (options.mtu == 0 && served->port->mtu_chosen)
         options.mtu = served->port->mtu;

@@ -48,8 +48,13 @@ static const char help[] =
     "  --queue-size=N        largest ring that is accepted (32768)\n"
     "  --mac=AA:BB:CC:DD:EE:FF   the guest's address (the guest or its VMM chooses)\n"
     "  --mtu=N               MTU told to the guest (the port's mtu=, or none)\n"
-    "  --mode=interrupt|poll sleep until kicked (default), or look without end: the\n"
-    "                        most frames, for a core of its own\n"
+    "  --mode=adaptive|interrupt|poll   with nothing to do: go on looking for a moment if that\n"
+    "                        has paid lately, and then sleep (default); sleep at once; or look\n"
+    "                        without end, for a core of its own\n"
+    "  --busy-poll-us=N      adaptive: how long a moment is, in microseconds (50)\n"
+    "  --workers=N           threads, which share the queue pairs (one for each pair)\n"
+    "  --cpus=LIST           pin the workers to these CPUs in turn, such as 2,4-7\n"
+    "  --realtime=PRIORITY   real-time priority of the workers, 1 to 99\n"
     "  --features=NAME=off,...   do not offer these features, such as packed, in_order,\n"
     "                        mrg_rxbuf, event_idx, indirect_desc, guest_tso4; 'help' lists all\n"
     "\n"
@@ -84,6 +89,10 @@ enum option_code {
     OPTION_MAC,
     OPTION_MTU,
     OPTION_MODE,
+    OPTION_BUSY_POLL_US,
+    OPTION_WORKERS,
+    OPTION_CPUS,
+    OPTION_REALTIME,
     OPTION_FEATURES,
     OPTION_STATS_INTERVAL,
     OPTION_JSON,
@@ -102,6 +111,10 @@ static const struct option options[] = {
     {"mac", required_argument, NULL, OPTION_MAC},
     {"mtu", required_argument, NULL, OPTION_MTU},
     {"mode", required_argument, NULL, OPTION_MODE},
+    {"busy-poll-us", required_argument, NULL, OPTION_BUSY_POLL_US},
+    {"workers", required_argument, NULL, OPTION_WORKERS},
+    {"cpus", required_argument, NULL, OPTION_CPUS},
+    {"realtime", required_argument, NULL, OPTION_REALTIME},
     {"features", required_argument, NULL, OPTION_FEATURES},
     {"stats-interval", required_argument, NULL, OPTION_STATS_INTERVAL},
     {"json", no_argument, NULL, OPTION_JSON},
@@ -182,16 +195,56 @@ static int begin_device(struct device_command_line *line, struct device_argument
     return -1;
 }
 
-static const char *const modes[] = {"interrupt", "poll"};
+static const char *const modes[] = {
+    [VW_DEVICE_ADAPTIVE] = "adaptive",
+    [VW_DEVICE_INTERRUPT] = "interrupt",
+    [VW_DEVICE_POLL] = "poll",
+};
+
+/* How the workers run. Returns -2 if it is no such option. */
+static int parse_worker_option(int option, const char *argument, struct device_arguments *device)
+{
+    struct vw_device_options *to = &device->device;
+    unsigned long number = 0;
+    unsigned choice = 0;
+    int status = -2;
+
+    switch (option) {
+    case OPTION_MODE:
+        status = parse_choice("device", "mode", argument, modes, VW_ARRAY_SIZE(modes), &choice);
+        to->mode = (enum vw_device_mode)choice;
+        break;
+    case OPTION_BUSY_POLL_US:
+        status = parse_number("device", "busy-poll-us", argument, 1, 1000000, &number);
+        to->busy_poll_us = (unsigned)number;
+        break;
+    case OPTION_WORKERS:
+        status = parse_number("device", "workers", argument, 1, VW_DEVICE_MAX_PAIRS, &number);
+        to->workers = (unsigned)number;
+        break;
+    case OPTION_CPUS:
+        status = parse_cpus("device", "cpus", argument, device->cpus, VW_ARRAY_SIZE(device->cpus),
+                            &to->cpu_count);
+        to->cpus = device->cpus;
+        break;
+    case OPTION_REALTIME:
+        status = parse_number("device", "realtime", argument, 1, 99, &number);
+        to->realtime = (unsigned)number;
+        break;
+    }
+    return status;
+}
 
 static int parse_device_option(struct device_command_line *line, int option, const char *argument,
                                struct device_arguments **current)
 {
     struct device_arguments *device = *current;
     unsigned long number = 0;
-    unsigned choice = 0;
-    int status = -1;
+    int status = parse_worker_option(option, argument, device);
 
+    if (status != -2)
+        return status;
+    status = -1;
     switch (option) {
     case OPTION_SOCKET_PATH:
         if (*argument == '\0')
@@ -227,10 +280,6 @@ static int parse_device_option(struct device_command_line *line, int option, con
     case OPTION_MTU:
         status = parse_number("device", "mtu", argument, VW_NET_MIN_MTU, VW_NET_MAX_MTU, &number);
         device->device.mtu = (unsigned)number;
-        break;
-    case OPTION_MODE:
-        status = parse_choice("device", "mode", argument, modes, VW_ARRAY_SIZE(modes), &choice);
-        device->device.poll = choice == 1;
         break;
     case OPTION_FEATURES:
         status =

@@ -15,6 +15,7 @@ struct device_arguments {
     struct vw_device_options device; /* port still NULL */
     const char *port;                /* description; NULL: not given */
     bool pairs_given;
+    unsigned cpus[VW_DEVICE_MAX_PAIRS];
 };
 
 struct device_command_line {

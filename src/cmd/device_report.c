@@ -11,11 +11,13 @@
 
 #define QUEUE_COUNTER(name, text) {#name, text, offsetof(struct vw_queue_counters, name)},
 #define DEVICE_COUNTER(name, text) {#name, text, offsetof(struct vw_device_counters, name)},
+#define WORKER_COUNTER(name, text) {#name, text, offsetof(struct vw_worker_counters, name)},
 #define PORT_COUNTER(name) {#name, #name, offsetof(struct vw_port_counters, name)},
 #define PROBE_COUNTER(name, text) {#name, text, offsetof(struct vw_probe_counters, name)},
 
 static const struct counter queue_counters[] = {VW_QUEUE_COUNTERS(QUEUE_COUNTER)};
 static const struct counter device_counters[] = {VW_DEVICE_COUNTERS(DEVICE_COUNTER)};
+static const struct counter worker_counters[] = {VW_WORKER_COUNTERS(WORKER_COUNTER)};
 static const struct counter port_counters[] = {VW_PORT_COUNTERS(PORT_COUNTER)};
 static const struct counter probe_counters[] = {VW_PROBE_COUNTERS(PROBE_COUNTER)};
 
@@ -68,6 +70,19 @@ static json_t *json_port(const struct vw_port *port)
     return object;
 }
 
+static json_t *json_workers(const struct vw_device *device, unsigned count)
+{
+    struct vw_worker_counters counters;
+    json_t *workers = json_array();
+
+    for (unsigned i = 0; i < count; i++) {
+        vw_device_worker_counters(device, i, &counters);
+        json_array_append_new(
+            workers, json_counters(&counters, worker_counters, VW_ARRAY_SIZE(worker_counters)));
+    }
+    return workers;
+}
+
 static const char *ring_format(uint64_t features)
 {
     return vw_has(features, VIRTIO_F_RING_PACKED) ? "packed" : "split";
@@ -98,6 +113,7 @@ static void report_all_json(const char *name, const struct vw_device *device,
         object, "device",
         json_counters(&statistics.counters, device_counters, VW_ARRAY_SIZE(device_counters)));
     json_object_set_new(object, "queues", queues);
+    json_object_set_new(object, "workers", json_workers(device, statistics.worker_count));
     json_object_set_new(object, "port", json_port(port));
     json_print(object);
 }
@@ -135,6 +151,19 @@ static void print_queue(const struct vw_queue_statistics *queue)
                (double)counters->calls / (double)counters->frames);
 }
 
+static void print_workers(const struct vw_device *device, unsigned count)
+{
+    struct vw_worker_counters counters;
+
+    for (unsigned i = 0; i < count; i++) {
+        vw_device_worker_counters(device, i, &counters);
+        if (counters.sleeps == 0)
+            continue;
+        printf("  worker %u\n", i);
+        print_counters("    ", &counters, worker_counters, VW_ARRAY_SIZE(worker_counters));
+    }
+}
+
 static void report_all_text(const char *name, const struct vw_device *device,
                             const struct vw_port *port)
 {
@@ -156,6 +185,7 @@ static void report_all_text(const char *name, const struct vw_device *device,
         vw_device_queue_statistics(device, i, &queue);
         print_queue(&queue);
     }
+    print_workers(device, statistics.worker_count);
     for (unsigned i = 0; i < port->queue_count; i++) {
         if (port->queues[i]->probe == NULL)
             continue;

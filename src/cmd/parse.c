@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,48 @@ int parse_number(const char *command, const char *option, const char *text, unsi
     if (errno != 0 || *text < '0' || *text > '9' || *end != '\0' || *number < low || *number > high)
         return command_usage_error(command, "--%s=%s: give a whole number from %lu to %lu", option,
                                    text, low, high);
+    return -1;
+}
+
+/* "N" or "N-M" at `text`; returns what follows, or NULL. */
+static const char *parse_range(const char *text, unsigned long *first, unsigned long *last)
+{
+    char *end;
+
+    if (*text < '0' || *text > '9')
+        return NULL;
+    *first = *last = strtoul(text, &end, 10);
+    if (*end == '-') {
+        if (end[1] < '0' || end[1] > '9')
+            return NULL;
+        *last = strtoul(end + 1, &end, 10);
+    }
+    return *first <= *last && *last < CPU_SETSIZE ? end : NULL;
+}
+
+int parse_cpus(const char *command, const char *option, const char *text, unsigned *cpus,
+               unsigned room, unsigned *count)
+{
+    const char *rest = text;
+    unsigned long first, last;
+    cpu_set_t allowed;
+
+    *count = 0;
+    CPU_ZERO(&allowed);
+    sched_getaffinity(0, sizeof(allowed), &allowed);
+    do {
+        rest = parse_range(rest, &first, &last);
+        if (rest == NULL || (*rest != '\0' && *rest != ',') || last - first >= room - *count)
+            return command_usage_error(
+                command, "--%s=%s: give CPU numbers such as 0,2-3, %u at most", option, text, room);
+        for (; first <= last; first++) {
+            if (!CPU_ISSET(first, &allowed))
+                return command_usage_error(
+                    command, "--%s=%s: CPU %lu does not exist or is not for this process", option,
+                    text, first);
+            cpus[(*count)++] = (unsigned)first;
+        }
+    } while (*rest++ == ',');
     return -1;
 }
 

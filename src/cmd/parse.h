@@ -13,6 +13,11 @@
 int parse_number(const char *command, const char *option, const char *text, unsigned long low,
                  unsigned long high, unsigned long *number);
 
+/* CPU numbers and ranges of them, such as 0,2-3, each one that this process may use; *count of at
+ * most `room` go to `cpus`. */
+int parse_cpus(const char *command, const char *option, const char *text, unsigned *cpus,
+               unsigned room, unsigned *count);
+
 /* A number with at most one letter behind it: k, M or G for thousands. More than 0. */
 int parse_scaled(const char *command, const char *option, const char *text, double *number);
 

@@ -61,6 +61,15 @@ struct vw_device_counters {
     VW_DEVICE_COUNTERS(VW_COUNTER_FIELD)
 };
 
+#define VW_WORKER_COUNTERS(X)                                                                      \
+    X(spins_found, "times that looking on for a while found work")                                 \
+    X(spins_vain, "times that it found none")                                                      \
+    X(sleeps, "sleeps")
+
+struct vw_worker_counters {
+    VW_WORKER_COUNTERS(VW_COUNTER_FIELD)
+};
+
 #undef VW_COUNTER_FIELD
 
 static inline void vw_count(uint64_t *counter, uint64_t add)

@@ -43,10 +43,10 @@ void vw_device_pause(struct vw_device *device)
 {
     if (device->paused)
         return;
-    for (unsigned i = 0; i < device->pair_count; i++)
-        vw_worker_pause_begin(&device->pairs[i]);
-    for (unsigned i = 0; i < device->pair_count; i++)
-        vw_worker_pause_wait(&device->pairs[i]);
+    for (unsigned i = 0; i < device->worker_count; i++)
+        vw_worker_pause_begin(&device->workers[i]);
+    for (unsigned i = 0; i < device->worker_count; i++)
+        vw_worker_pause_wait(&device->workers[i]);
     /* Only now: with steering, any worker may have held buffers of any receive queue. */
     for (unsigned i = 0; i < device->pair_count; i++)
         vw_receive_drain(&device->pairs[i]);
@@ -61,8 +61,8 @@ void vw_device_resume(struct vw_device *device)
     if (!device->paused)
         return;
     device->paused = false;
-    for (unsigned i = 0; i < device->pair_count; i++)
-        vw_worker_resume(&device->pairs[i]);
+    for (unsigned i = 0; i < device->worker_count; i++)
+        vw_worker_resume(&device->workers[i]);
 }
 
 void vw_device_come_again(struct vw_device *device)
@@ -177,6 +177,36 @@ void vw_device_reset_config(struct vw_device *device)
         device->config.mtu = (uint16_t)options->mtu;
 }
 
+/* Pairs are dealt out: a guest that uses only the first ones uses all workers. */
+static int create_workers(struct vw_device *device, char *error, unsigned size)
+{
+    unsigned wanted = device->options.workers;
+    unsigned count = wanted == 0 || wanted > device->pair_count ? device->pair_count : wanted;
+
+    device->workers = calloc(count, sizeof(*device->workers));
+    if (device->workers == NULL)
+        return -ENOMEM;
+    device->worker_count = count;
+    for (unsigned i = device->pair_count; i-- > 0;) {
+        struct vw_worker *worker = &device->workers[i % device->worker_count];
+        struct vw_pair *pair = &device->pairs[i];
+
+        pair->worker = worker;
+        pair->next_of_worker = worker->first;
+        worker->first = pair;
+    }
+    for (unsigned i = 0; i < device->worker_count; i++) {
+        struct vw_worker *worker = &device->workers[i];
+
+        worker->index = i;
+        worker->device = device; /* which says that there is a worker to stop */
+        int result = vw_worker_start(worker, error, size);
+        if (result < 0)
+            return result;
+    }
+    return 0;
+}
+
 static int create_pairs(struct vw_device *device)
 {
     unsigned count = device->pair_count;
@@ -198,7 +228,9 @@ static int create_pairs(struct vw_device *device)
     for (unsigned i = 0; i < count; i++) {
         struct vw_pair *pair = &device->pairs[i];
 
+        pair->device = device;
         pair->index = i;
+        pair->port_fd = pair->kick_fds[0] = pair->kick_fds[1] = -1;
         pair->receive = &device->queues[2 * i];
         pair->transmit = &device->queues[2 * i + 1];
         pair->port_queue = device->port->queues[i];
@@ -206,14 +238,6 @@ static int create_pairs(struct vw_device *device)
     device->ring_enable = true;
     device->paused = true; /* workers start paused */
     vw_session_reset_rings(device);
-    for (unsigned i = 0; i < count; i++) {
-        struct vw_pair *pair = &device->pairs[i];
-
-        pair->device = device; /* which says that there is a worker to stop */
-        int error = vw_worker_start(pair);
-        if (error < 0)
-            return error;
-    }
     return 0;
 }
 
@@ -302,6 +326,8 @@ static int start(struct vw_device *device, char *error, unsigned size)
     vw_device_watch(device, device->again_fd, EPOLLIN | EPOLLET, VW_EVENT_AGAIN);
     vw_device_reset_config(device);
     result = create_pairs(device);
+    if (result == 0)
+        result = create_workers(device, error, size);
     if (result < 0)
         return result;
     if (device->port->link_fd >= 0)
@@ -324,6 +350,8 @@ int vw_device_create(const struct vw_device_options *options, struct vw_device *
     device->options = *options;
     if (device->options.queue_size == 0)
         device->options.queue_size = VW_RING_MAX_SIZE;
+    if (device->options.busy_poll_us == 0)
+        device->options.busy_poll_us = VW_DEVICE_BUSY_POLL_US;
     device->log = options->log;
     device->port = options->port;
     device->pair_count = device->served_pairs = options->queue_pairs;
@@ -359,9 +387,9 @@ void vw_device_destroy(struct vw_device *device)
     if (device->pairs != NULL && device->queues != NULL && device->memory != NULL)
         vw_session_end(device, "the device ends", false);
     vw_device_resume(device);
-    for (unsigned i = 0; device->pairs != NULL && i < device->pair_count; i++)
-        if (device->pairs[i].device != NULL)
-            vw_worker_stop(&device->pairs[i]);
+    for (unsigned i = 0; i < device->worker_count; i++)
+        if (device->workers[i].device != NULL)
+            vw_worker_stop(&device->workers[i]);
     for (unsigned i = 0; device->queues != NULL && i <= 2 * device->pair_count; i++)
         if (device->queues[i].device != NULL)
             vw_queue_destroy(&device->queues[i]);
@@ -378,6 +406,7 @@ void vw_device_destroy(struct vw_device *device)
     pthread_mutex_destroy(&device->back_end.lock);
     free(device->memory);
     free(device->queues);
+    free(device->workers);
     free(device->pairs);
     free(device);
 }

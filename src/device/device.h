@@ -5,7 +5,8 @@
  *
  * Theory of operation
  * -------------------
- * A device has one control thread, that of the caller, and one worker thread for each queue pair.
+ * A device has one control thread, that of the caller, and worker threads, usually one for each
+ * queue pair.
  * The caller owns the event loop: it polls vw_device_fd for reading and then calls
  * vw_device_process, which accepts front-ends, carries out their messages and serves the control
  * queue. All functions here are for that one thread. Devices share nothing and never wait for one
@@ -29,13 +30,28 @@
 /* vhost-user numbers rings with 8 bits; one is the control queue. */
 #define VW_DEVICE_MAX_PAIRS 127
 
+/* What a worker does when there is nothing to do. */
+enum vw_device_mode {
+    VW_DEVICE_ADAPTIVE,  /* goes on looking for a bounded time, if that has paid lately; sleeps */
+    VW_DEVICE_INTERRUPT, /* sleeps */
+    VW_DEVICE_POLL,      /* goes on looking, and never asks for a kick */
+};
+
+/* How long a worker goes on looking unless told. */
+#define VW_DEVICE_BUSY_POLL_US 50
+
 struct vw_device_options {
     const char *socket_path; /* to listen at, or to connect to; NULL with fd */
     int fd;                  /* an open socket, listening or connected; -1 for none */
     bool client;             /* connect to socket_path, again and again, instead of listening */
-    bool poll;               /* workers never ask for a kick and never sleep */
-    unsigned queue_pairs;    /* 1 .. VW_DEVICE_MAX_PAIRS, as many as the port has queues */
-    uint32_t queue_size;     /* largest ring accepted; 0: 32768 */
+    enum vw_device_mode mode;
+    unsigned busy_poll_us; /* adaptive: how long to go on; 0: VW_DEVICE_BUSY_POLL_US */
+    unsigned workers;      /* threads, up to queue_pairs; 0: one for each pair */
+    const unsigned *cpus;  /* worker i is pinned to cpus[i % cpu_count]; outlives the device */
+    unsigned cpu_count;    /* 0: workers run anywhere */
+    unsigned realtime;     /* SCHED_FIFO priority of the workers, 1 to 99; 0: none */
+    unsigned queue_pairs;  /* 1 .. VW_DEVICE_MAX_PAIRS, as many as the port has queues */
+    uint32_t queue_size;   /* largest ring accepted; 0: 32768 */
     bool has_mac;
     uint8_t mac[6];
     unsigned mtu;          /* told to the guest; 0: no MTU feature */
@@ -84,7 +100,7 @@ struct vw_device_statistics {
     uint64_t offered, acknowledged; /* features */
     uint64_t protocol;              /* acknowledged protocol features */
     unsigned pairs, active_pairs;
-    unsigned queue_count;
+    unsigned queue_count, worker_count;
     bool link_up;
     struct vw_device_counters counters;
 };
@@ -94,5 +110,9 @@ void vw_device_statistics(const struct vw_device *device, struct vw_device_stati
 /* Statistics of queue `index`, below queue_count. */
 void vw_device_queue_statistics(const struct vw_device *device, unsigned index,
                                 struct vw_queue_statistics *statistics);
+
+/* Counters of worker `index`, below worker_count. */
+void vw_device_worker_counters(const struct vw_device *device, unsigned index,
+                               struct vw_worker_counters *counters);
 
 #endif

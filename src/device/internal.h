@@ -22,6 +22,7 @@
 #include "device/device.h"
 #include "device/pair.h"
 #include "device/queue.h"
+#include "device/worker.h"
 #include "memory/memory.h"
 #include "net/checksum.h"
 #include "net/config.h"
@@ -91,6 +92,8 @@ struct vw_device {
     unsigned pair_count;
     unsigned served_pairs; /* queues of the port that are active, from the first on */
     struct vw_pair *pairs;
+    unsigned worker_count;
+    struct vw_worker *workers;
     struct vw_queue *queues;  /* 2 a pair, then the control queue */
     int control_kick_watched; /* the control queue's kick descriptor in epoll, or -1 */
     bool paused;

@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A queue pair: one receive queue, one transmit queue, one queue of the port, one worker thread.
+ * A queue pair: one receive queue, one transmit queue, one queue of the port.
  *
  * Theory of operation
  * -------------------
- * The worker alternates between its two directions, a batch at a time, so that neither starves the
- * other. When nothing moved in a whole round it arms (asks for the kicks that it needs), looks
- * again, and sleeps in one epoll_wait for kicks, port and control.
+ * A worker (worker.h), the pair's own or shared with others, alternates between the two directions,
+ * a batch at a time, so that neither starves the other.
  *
  *   guest -> port (transmit.c): fetch chains, check headers, hand one batch to the port, use the
  *       chains as the port completes them, publish once
  *   port -> guest (receive.c): borrow a batch of frames, fill buffers, publish once, give the
  *       frames back to the port
- *
- * In poll mode it goes on looking instead, and asks for no kicks.
  *
  * The control thread stops the workers at a quiescent point before it changes anything that they
  * use: after vw_device_pause no transmitted frame is in flight and no chain is held, and
@@ -24,12 +21,11 @@
 #define VW_DEVICE_PAIR_H
 
 #include <linux/virtio_net.h>
-#include <pthread.h>
-#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
 #include "device/queue.h"
+#include "device/worker.h"
 #include "net/segment.h"
 #include "port/port.h"
 
@@ -66,41 +62,16 @@ struct vw_pair {
     struct vw_transmit_batch out;
     struct vw_receive_batch in;
 
-    pthread_t thread;
-    bool thread_running;
-    int start_error; /* of the thread, valid once it has parked */
-    int epoll_fd, wake_fd;
-    int port_fd; /* descriptor of the port in the epoll set, or -1 */
+    struct vw_worker *worker;
+    struct vw_pair *next_of_worker;
+    int port_fd; /* descriptor of the port in the worker's epoll set, or -1 */
     uint32_t port_events;
-    uint32_t spins;                    /* poll mode: turns in which nothing moved */
     bool keeps_deadlines;              /* of calls that it put off, see coalesce.c */
     int kick_fds[2];                   /* those of receive and transmit in the epoll set, or -1 */
     bool transmit_kicked;              /* a kick for a disabled transmit queue, see transmit.c */
     _Atomic uint32_t in_band_kicks[2]; /* that came for receive and transmit */
     uint32_t in_band_seen[2];
-    _Atomic bool pause, stop;
-    sem_t parked, resumed;
 };
-
-/* Starts and ends the worker thread. vw_worker_start returns 0 or -errno; it starts paused. */
-int vw_worker_start(struct vw_pair *pair);
-void vw_worker_stop(struct vw_pair *pair);
-
-/* The quiescent point. Control thread only; never nested. */
-void vw_worker_pause_begin(struct vw_pair *pair);
-void vw_worker_pause_wait(struct vw_pair *pair);
-void vw_worker_resume(struct vw_pair *pair);
-
-/*
- * While paused: takes the queues' kick descriptors out of the worker's wait, and into it. The first
- * comes before a descriptor is closed or replaced: as long as the front-end has it open, too, the
- * wait would go on holding it. watch returns -errno for a descriptor that cannot be waited for.
- */
-void vw_worker_unwatch_kicks(struct vw_pair *pair);
-int vw_worker_watch_kicks(struct vw_pair *pair);
-
-/* An in-band kick for one of the pair's queues. Control thread. */
-void vw_worker_kick(struct vw_pair *pair, struct vw_queue *queue);
 
 /* One turn of each direction; true if anything moved. Worker only. */
 bool vw_transmit_run(struct vw_pair *pair);

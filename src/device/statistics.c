@@ -12,6 +12,7 @@ void vw_device_statistics(const struct vw_device *device, struct vw_device_stati
         .pairs = device->pair_count,
         .active_pairs = device->rules.active_pairs,
         .queue_count = 2 * device->pair_count + 1,
+        .worker_count = device->worker_count,
         .link_up = device->config.link_up,
         .counters = device->counters,
     };
@@ -39,4 +40,12 @@ void vw_device_queue_statistics(const struct vw_device *device, unsigned index,
 #undef COPY
     for (unsigned i = 0; i < VW_NET_HEADER_ERROR_COUNT; i++)
         statistics->header_errors[i] = vw_counter(&queue->header_errors[i]);
+}
+
+void vw_device_worker_counters(const struct vw_device *device, unsigned index,
+                               struct vw_worker_counters *counters)
+{
+#define COPY(name, text) counters->name = vw_counter(&device->workers[index].counters.name);
+    VW_WORKER_COUNTERS(COPY)
+#undef COPY
 }

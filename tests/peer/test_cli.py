@@ -18,7 +18,7 @@ from vhost_user_client import bit
 from virtio_driver import NetDriver
 
 OPTIONS = ("--socket-path", "--fd", "--port", "--queue-pairs", "--queue-size", "--mac", "--mtu",
-           "--features", "--stats-interval", "--json", "--client", "--print-capabilities", "--help")
+           "--mode", "--busy-poll-us", "--workers", "--cpus", "--realtime", "--features", "--stats-interval", "--json", "--client", "--print-capabilities", "--help")
 
 
 def virtwire(*arguments, **options):
@@ -64,6 +64,15 @@ def bad_usage():
         "mrg_rxbuf=on": [*good, "--features=mrg_rxbuf=maybe"], "stats-interval":
         [*good, "--stats-interval=soon"], "colour": [*good[:2], "--port=tap,colour=red"],
         "--fd": ["device", "--fd=cat", "--port=null"],
+        "sleepy": [*good, "--mode=sleepy"], "events": [*good, "--mode=events"],
+        "busy-poll-us=0": [*good, "--busy-poll-us=0"], "busy-poll-us=1s":
+        [*good, "--busy-poll-us=1s"], "workers=0": [*good, "--workers=0"],
+        "workers=2": [*good, "--workers=2"], "realtime=0": [*good, "--realtime=0"],
+        "realtime=100": [*good, "--realtime=100"], "cpus=": [*good, "--cpus="],
+        "cpus=x": [*good, "--cpus=x"], "cpus=0,": [*good, "--cpus=0,"],
+        "cpus=0-": [*good, "--cpus=0-"], "cpus=1-0": [*good, "--cpus=1-0"],
+        "cpus=0-1023": [*good, "--cpus=0-1023"], "cpus=1000": [*good, "--cpus=1000"],
+        "cpus=99999999999999999999": [*good, "--cpus=99999999999999999999"],
     }
     for word, arguments in bad.items():
         status, out, err = virtwire(*arguments)
