@@ -674,6 +674,8 @@ struct shape {
     uint32_t size;           /* of each ring but the control queue */
     uint32_t transmit_bytes; /* of a transmit buffer */
     uint32_t receive_smallest, receive_largest, receive_segments;
+    unsigned batch; /* of the device; 0: the default */
+    bool batch_singly;
 };
 
 static inline void make_rings(struct front_end *front, const struct shape *shape)
@@ -740,6 +742,8 @@ static inline void begin(struct running_device *running, struct front_end *front
 {
     struct vw_device_options options = {.queue_pairs = shape->device_pairs,
                                         .features_on = features & VW_NET_DEVICE_EXTRAS,
+                                        .batch = shape->batch,
+                                        .batch_singly = shape->batch_singly,
                                         .has_mac = true,
                                         .mac = {0x52, 0x54, 0, 0x12, 0x34, 0x56}};
     int ends[2];

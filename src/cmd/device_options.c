@@ -55,6 +55,10 @@ static const char help[] =
     "  --workers=N           threads, which share the queue pairs (one for each pair)\n"
     "  --cpus=LIST           pin the workers to these CPUs in turn, such as 2,4-7\n"
     "  --realtime=PRIORITY   real-time priority of the workers, 1 to 99\n"
+    "  --batch=N             frames from the guest that are fetched, sent and given back in\n"
+    "                        one go, 1 to 64 (64)\n"
+    "  --batch-fetch=together|singly   how the ring is read and written for a batch: at once,\n"
+    "                        or frame by frame, for comparison (together)\n"
     "  --features=NAME=off,...   do not offer these features, such as packed, in_order,\n"
     "                        mrg_rxbuf, event_idx, indirect_desc, guest_tso4; 'help' lists all\n"
     "\n"
@@ -93,6 +97,8 @@ enum option_code {
     OPTION_WORKERS,
     OPTION_CPUS,
     OPTION_REALTIME,
+    OPTION_BATCH,
+    OPTION_BATCH_FETCH,
     OPTION_FEATURES,
     OPTION_STATS_INTERVAL,
     OPTION_JSON,
@@ -115,6 +121,8 @@ static const struct option options[] = {
     {"workers", required_argument, NULL, OPTION_WORKERS},
     {"cpus", required_argument, NULL, OPTION_CPUS},
     {"realtime", required_argument, NULL, OPTION_REALTIME},
+    {"batch", required_argument, NULL, OPTION_BATCH},
+    {"batch-fetch", required_argument, NULL, OPTION_BATCH_FETCH},
     {"features", required_argument, NULL, OPTION_FEATURES},
     {"stats-interval", required_argument, NULL, OPTION_STATS_INTERVAL},
     {"json", no_argument, NULL, OPTION_JSON},
@@ -195,6 +203,7 @@ static int begin_device(struct device_command_line *line, struct device_argument
     return -1;
 }
 
+static const char *const fetches[] = {"together", "singly"};
 static const char *const modes[] = {
     [VW_DEVICE_ADAPTIVE] = "adaptive",
     [VW_DEVICE_INTERRUPT] = "interrupt",
@@ -226,6 +235,15 @@ static int parse_worker_option(int option, const char *argument, struct device_a
         status = parse_cpus("device", "cpus", argument, device->cpus, VW_ARRAY_SIZE(device->cpus),
                             &to->cpu_count);
         to->cpus = device->cpus;
+        break;
+    case OPTION_BATCH:
+        status = parse_number("device", "batch", argument, 1, VW_PORT_BATCH, &number);
+        to->batch = (unsigned)number;
+        break;
+    case OPTION_BATCH_FETCH:
+        status = parse_choice("device", "batch-fetch", argument, fetches, VW_ARRAY_SIZE(fetches),
+                              &choice);
+        to->batch_singly = choice == 1;
         break;
     case OPTION_REALTIME:
         status = parse_number("device", "realtime", argument, 1, 99, &number);

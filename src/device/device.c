@@ -352,6 +352,8 @@ int vw_device_create(const struct vw_device_options *options, struct vw_device *
         device->options.queue_size = VW_RING_MAX_SIZE;
     if (device->options.busy_poll_us == 0)
         device->options.busy_poll_us = VW_DEVICE_BUSY_POLL_US;
+    if (device->options.batch == 0 || device->options.batch > VW_PORT_BATCH)
+        device->options.batch = VW_PORT_BATCH;
     device->log = options->log;
     device->port = options->port;
     device->pair_count = device->served_pairs = options->queue_pairs;

@@ -52,6 +52,8 @@ struct vw_device_options {
     unsigned realtime;     /* SCHED_FIFO priority of the workers, 1 to 99; 0: none */
     unsigned queue_pairs;  /* 1 .. VW_DEVICE_MAX_PAIRS, as many as the port has queues */
     uint32_t queue_size;   /* largest ring accepted; 0: 32768 */
+    unsigned batch;        /* frames from the guest in one go, 1 .. VW_PORT_BATCH; 0: that */
+    bool batch_singly;     /* but each fetched from the ring, and used, by itself */
     bool has_mac;
     uint8_t mac[6];
     unsigned mtu;          /* told to the guest; 0: no MTU feature */

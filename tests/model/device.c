@@ -62,7 +62,9 @@ static struct shape shape_of(const struct combination *c, struct random *random)
     struct shape shape = {.pairs = c->pairs,
                           .device_pairs = c->pairs,
                           .size = sizes[random_below(random, 4)],
-                          .receive_segments = 1 + random_below(random, 3)};
+                          .receive_segments = 1 + random_below(random, 3),
+                          .batch = random_below(random, 3) * random_below(random, 33),
+                          .batch_singly = random_below(random, 2)};
 
     if (c->mergeable) {
         shape.receive_smallest = 64;

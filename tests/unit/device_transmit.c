@@ -284,6 +284,42 @@ static void a_disabled_queue_discards(void **unused)
     end(&running, &front);
 }
 
+/* One kick, and more frames than a batch: none waits for another kick, each batch is published. */
+static void batches_of_every_size(void **unused)
+{
+    static const unsigned batches[] = {1, 2, 5, 8, 64};
+    uint8_t bytes[60] = {0x52};
+
+    (void)unused;
+    for (unsigned i = 0; i < 4 * VW_ARRAY_SIZE(batches); i++) {
+        struct shape batched = shape;
+        struct running_device running;
+        struct front_end front;
+        uint32_t sent = 0, back = 0;
+
+        batched.batch = batches[i / 4];
+        batched.batch_singly = i & 1;
+        begin(&running, &front, "null",
+              vw_bit(VIRTIO_F_VERSION_1) | vw_bit(VIRTIO_F_IN_ORDER) |
+                  (i & 2 ? vw_bit(VIRTIO_F_RING_PACKED) : 0),
+              &batched, random_seed());
+        while (send_frame(&front, 0, &(struct vw_net_header){0}, bytes, sizeof(bytes)))
+            sent++;
+        assert_true(sent >= 10);
+        ring_publish(&front.transmit[0]);
+        for (uint32_t more; back < sent; back += more)
+            if ((more = reap_transmitted(&front, 0)) == 0)
+                wait_for_calls(&front);
+        assert_int_equal(back, sent);
+        struct vw_queue_counters counters = queue_statistics(&running, 1).counters;
+        assert_true(counters.frames == sent);
+        assert_true(counters.batches >= (sent + batched.batch - 1) / batched.batch);
+        if (batched.batch == 1)
+            assert_true(counters.batches == sent);
+        end(&running, &front);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -293,6 +329,7 @@ int main(void)
         cmocka_unit_test(chains_no_longer_than_a_header_are_refused),
         cmocka_unit_test(a_writable_transmit_buffer_breaks_the_ring),
         cmocka_unit_test(a_disabled_queue_discards),
+        cmocka_unit_test(batches_of_every_size),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
