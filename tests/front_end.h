@@ -36,7 +36,7 @@
 #include "transport/socket.h"
 #include "vhost/message.h"
 
-#define WAIT_MS 20000
+#define WAIT_MS 60000
 #define FRONT_END_GUEST UINT64_C(0x540000000)
 #define FRONT_END_USER UINT64_C(0x7e5000000000)
 #define FRONT_END_MEMORY (UINT64_C(48) << 20)
@@ -566,14 +566,17 @@ static inline void wait_for_calls(struct front_end *front)
         }
 }
 
-/* Waits for one frame on a pair; takes back what was transmitted meanwhile. */
+/* Waits for one frame on a pair. Takes back what was transmitted in any case, also if the frame is
+ * there: who only sends and awaits would run out of descriptors. */
 static inline void await_frame(struct front_end *front, unsigned pair, struct received *frame)
 {
-    while (!receive_frame(front, pair, frame)) {
+    for (;;) {
         bool moved = false;
 
         for (unsigned i = 0; i < front->pairs; i++)
             moved |= reap_transmitted(front, i) > 0;
+        if (receive_frame(front, pair, frame))
+            return;
         if (!moved)
             wait_for_calls(front);
     }

@@ -145,6 +145,8 @@ static void a_full_send_buffer_loses_nothing(void **state)
     (void)state;
     run("ip link add tslow type bridge && ip link set tslow up");
     run("ip link set tfrom master tslow && ip link set tto master tslow");
+    bridge_port_forwards("tfrom");
+    bridge_port_forwards("tto");
     run("tc qdisc replace dev tto root tbf rate 8mbit burst 2000 limit 1000000");
     while (seen < sent || sent < 400) {
         struct vw_frame frame;
