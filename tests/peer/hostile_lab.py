@@ -10,51 +10,81 @@ its hostile guest does; the rest is checked at its end.
 """
 
 import contextlib
+import multiprocessing
 import os
 import signal
-import threading
 import time
 
 import vhost_user_client as vu
-from harness import Failure, VirtwireDevice, check, private_folder, wait_for
+from harness import (PATIENCE, RESOURCES, Failure, VirtwireDevice, check, private_folder,
+                     wait_for)
+from lab.process import die_with_parent
 from numbered_frames import NumberedFrames
 from virtio_driver import NetDriver
 
 
-class SteadyFlow(threading.Thread):
-    """An honest guest whose frames go around a loop until it is told to finish."""
+FORK = multiprocessing.get_context("fork")
+
+
+class SteadyFlow:
+    """
+    An honest guest whose frames go around a loop until it is told to finish. It is a process of its
+    own: a thread would wait for the interpreter whenever the hostile guest works.
+    """
+    ROUND = 64                # frames between two looks at whether to finish
 
     def __init__(self, path, **options):
-        super().__init__(daemon=True)
-        self.driver = NetDriver(path, **options)
-        self.frames = NumberedFrames(stream=0x57ead7)
-        self.done, self.problem, self.last_round = 0, None, False
+        self.done, self.last_round = (FORK.Value("Q", 0, lock=False) for _ in range(2))
+        self.problem, tell = FORK.Pipe(duplex=False)
+        driver = NetDriver(path, **options)
+        self.process = FORK.Process(target=self._carry, args=(driver, tell), daemon=True)
+        self.process.start()
+        driver.close()        # it is the other process's now
+        tell.close()
+        RESOURCES.add(self)
 
-    def run(self):
+    def _carry(self, driver, tell):
+        die_with_parent()
+        frames = NumberedFrames(stream=0x57ead7)
         try:
-            while not self.last_round:
-                came = self.driver.exchange(self.frames, self.done, 64)
-                self.done += came
-                if came < 64:
-                    raise Failure(f"the steady guest's frame {self.done} did not come back")
-        except Exception as problem:  # told by finish(), in the main thread
-            self.problem = problem
+            while not self.last_round.value:
+                came = driver.exchange(frames, self.done.value, self.ROUND)
+                self.done.value += came
+                if came < self.ROUND:
+                    raise Failure(f"frame {self.done.value} did not come back")
+            driver.close()
+        except Exception as problem:
+            tell.send(repr(problem))
+
+    def _check(self):
+        """Raises what went wrong over there, if anything did."""
+        with contextlib.suppress(EOFError):     # it ended without a word
+            if self.problem.poll():
+                raise Failure(f"the steady guest: {self.problem.recv()}")
+        if self.process.exitcode:
+            raise Failure(f"the steady guest ended with status {self.process.exitcode}")
 
     def goes_on(self):
         """Waits until it carried more frames than up to now."""
-        before = self.done
+        before = self.done.value
         wait_for("the steady guest's frames to go on",
-                 lambda: self.problem or self.done > before + 64)
-        if self.problem:
-            raise Failure(f"the steady guest: {self.problem!r}")
+                 lambda: not self.process.is_alive() or self.done.value > before + self.ROUND)
+        self._check()
+        check(self.process.is_alive(), "the steady guest ended by itself")
 
     def finish(self):
-        self.last_round = True
-        self.join()
-        if self.problem:
-            raise Failure(f"the steady guest: {self.problem!r}")
-        check(self.done > 0, "the steady guest carried nothing")
-        self.driver.close()
+        self.last_round.value = 1
+        self.process.join(2 * PATIENCE)
+        self._check()
+        check(not self.process.is_alive(), "the steady guest does not finish")
+        check(self.done.value > 0, "the steady guest carried nothing")
+        self.close()
+
+    def close(self):
+        RESOURCES.remove(self)
+        self.process.kill()
+        self.process.join()
+        self.problem.close()
 
 
 class TwoGuests:
@@ -70,20 +100,17 @@ class TwoGuests:
         self.steady = None
         if steady:
             self.steady = SteadyFlow(self.steady_path, **steady_options)
-            self.steady.start()
 
     def __enter__(self):
         return self
 
     def __exit__(self, kind, value, trace):
         if kind is not None:
-            if self.steady:
-                self.steady.last_round = True
-        else:
-            check(not self.device.ended(), f"the device ended, status {self.device.status()}")
-            if self.steady:
-                self.steady.goes_on()
-                self.steady.finish()
+            return            # what is open is closed at the end of the case
+        check(not self.device.ended(), f"the device ended, status {self.device.status()}")
+        if self.steady:
+            self.steady.goes_on()
+            self.steady.finish()
 
     def connect(self, protocol=(1 << vu.PF_REPLY_ACK) | (1 << vu.PF_MQ), owner=True):
         """A front-end that has come as far as the protocol features."""
