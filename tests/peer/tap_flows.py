@@ -4,7 +4,7 @@ that the host sends to a neighbour whose address it was told, without any answer
 
 import socket
 
-from harness import GUEST, HOST, NetNs, VirtwireDevice, check, tap_port, wait_for
+from harness import GUEST, HOST, Failure, NetNs, VirtwireDevice, tap_port, wait_for
 
 NEIGHBOUR = "52:54:00:00:00:02"
 
@@ -15,7 +15,7 @@ class TapHost:
         self.device = VirtwireDevice(self.namespace, *arguments,
                                      port=port or tap_port())
         self.path = self.device.socket_path
-        self.namespace.run("sysctl", "-qw", "net.ipv6.conf.vw0.disable_ipv6=1")
+        self.namespace.set("net/ipv6/conf/vw0/disable_ipv6", "1")
         self.namespace.configure("vw0", HOST + "/24")
         self.namespace.run("ip", "neighbour", "add", GUEST, "lladdr", NEIGHBOUR, "dev", "vw0")
 
@@ -43,7 +43,7 @@ def take(driver, text):
     return counts
 
 
-def expect(driver, text, count, what, patience=5):
+def expect(driver, text, count, what):
     """Waits for `count` frames that hold `text`; returns how many came on each pair."""
     counts = [0] * driver.pairs
 
@@ -53,7 +53,7 @@ def expect(driver, text, count, what, patience=5):
         return sum(counts) >= count
 
     try:
-        wait_for(what, more, patience=patience)
-    except Exception:
-        check(False, f"{what}: of {count} frames came {counts}")
+        wait_for(what, more)
+    except Failure:
+        raise Failure(f"{what}: of {count} frames came {counts}") from None
     return counts

@@ -63,7 +63,7 @@ def text_of(path):
 def check_nothing_left(before):
     # The kernel takes a namespace down shortly after the last process in it.
     wait_for("the demonstration's processes to go",
-             lambda: processes() <= before["processes"], patience=20)
+             lambda: processes() <= before["processes"])
     after = traces()
     new = {kind: sorted(after[kind] - before[kind]) for kind in before}
     check_equal({kind: names for kind, names in new.items() if names}, {}, "left behind")

@@ -4,7 +4,8 @@ a queue that nobody serves."""
 
 import struct
 
-from harness import GUEST, Failure, QemuGuest, check, check_equal, run_tests, tap_port
+from harness import (GUEST, PATIENCE, Failure, QemuGuest, check, check_equal, run_tests,
+                     tap_port)
 from lab.scenario import Scene
 from tap_flows import TapHost, expect
 from virtio_driver import NetDriver
@@ -69,7 +70,7 @@ def guest_with_one_processor():
     scene.wire.wait_reachable()
     for port in range(9000, 9040):
         with scene.namespace.socket() as host:
-            host.settimeout(10)
+            host.settimeout(PATIENCE)
             try:
                 host.connect((GUEST, port))
                 raise Failure(f"somebody listens on port {port}")

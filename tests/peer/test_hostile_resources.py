@@ -6,7 +6,6 @@ import os
 import resource
 import signal
 import struct
-import time
 
 import vhost_user_client as vu
 from harness import check, check_equal, run_tests
@@ -137,6 +136,7 @@ def out_of_descriptors():
         said = len(lab.device.errors_text().splitlines())
         resource.prlimit(lab.device.pid, resource.RLIMIT_NOFILE, (first_free, before[1]))
         front_end = vu.FrontEnd(lab.path)
+        wait_for("a line in the log", lambda: len(lab.device.errors_text().splitlines()) > said)
         used = processor_share(lab.device, 1)
         lines = lab.device.errors_text().splitlines()[said:]
         resource.prlimit(lab.device.pid, resource.RLIMIT_NOFILE, before)
@@ -158,19 +158,17 @@ def commands_without_end():
         pump = pump_commands(driver)
         try:
             driver.control.force_kick()
-            worst, end = 0, time.monotonic() + 3
-            while time.monotonic() < end:
-                started = time.monotonic()
+            used, served, answers = driver.control.ring.used + 2, set(), 0
+            while len(served) < 100:      # each answer, or it fails at the socket's deadline
                 front_end = vu.FrontEnd(lab.steady_path)
                 front_end.barrier()
                 front_end.close()
-                worst = max(worst, time.monotonic() - started)
-                time.sleep(0.01)
+                answers += 1
+                served.add(driver.memory.get16(used))
+                check(answers < 100000, "the device serves no commands")
         finally:
             os.kill(pump, signal.SIGKILL)
             os.waitpid(pump, 0)
-        check(driver.memory.get16(driver.control.ring.used + 2) != 0, "no command was served")
-        check(worst < 1, f"the other device took {worst:.1f} s to answer")
         driver.close()
         lab.works()
 

@@ -192,7 +192,7 @@ def nothing_while_disabled(driver):
     driver.front_end.barrier()
     check_equal(driver.poll(), 0, "buffers used on a disabled receive ring")
     driver.front_end.enable(0)
-    late = driver.receive(10, seconds=2)      # a loop keeps them; a port may also drop them
+    late = driver.receive(10, seconds=10)      # a loop keeps them; a port may also drop them
     check_equal([r.frame for r in late], [FRAMES.returned(1000 + i) for i in range(len(late))],
                 "frames after the receive ring was enabled again")
     check_equal(driver.exchange(FRAMES, 40, 20), 20, "frames afterwards")

@@ -151,6 +151,11 @@ class NetNs:
         with self.entered():
             return run(*command, **options)
 
+    def set(self, name, value):
+        """Sets one of the namespace's own parameters: a path below /proc/sys."""
+        with self.entered():
+            _write("/proc/sys/" + name, value)
+
     def socket(self, family=socket.AF_INET, kind=socket.SOCK_STREAM, protocol=0):
         with self.entered():
             return socket.socket(family, kind, protocol)

@@ -22,7 +22,7 @@ import struct
 import subprocess
 
 from lab import images, report
-from lab.process import LIBC, Failure, Process, die_with_parent, wait_for
+from lab.process import LIBC, PATIENCE, Failure, Process, die_with_parent, wait_for
 
 # What a healthy driver never says.
 BAD_NEWS = re.compile(
@@ -34,7 +34,7 @@ BAD_NEWS = re.compile(
 class Guest(Process):
     """The common part: commands over the console."""
     started = 0
-    boot_patience = 120
+    boot_patience = 5 * PATIENCE
 
     def __init__(self, kind, command, **options):
         Guest.started += 1

@@ -33,9 +33,7 @@ def _datagram(number, size):
 def _ping(namespace, address, number, content, patience):
     """One echo request; true if the answer came and holds the same bytes."""
     six = ":" in address
-    with namespace.entered():
-        with open("/proc/sys/net/ipv4/ping_group_range", "w") as allowed:
-            allowed.write("0 0")
+    namespace.set("net/ipv4/ping_group_range", "0 0")
     with namespace.socket(socket.AF_INET6 if six else socket.AF_INET, socket.SOCK_DGRAM,
                           58 if six else 1) as host:  # IPPROTO_ICMPV6 or IPPROTO_ICMP
         host.settimeout(patience)
@@ -90,14 +88,14 @@ class Wire:
         self.port += 1
         return self.port
 
-    def ping_from_host(self, count=3, size=56, address=GUEST, patience=20):
+    def ping_from_host(self, count=3, size=56, address=GUEST, patience=PATIENCE):
         """Every echo must come back with the same contents."""
         for number in range(count):
             if not _ping(self.namespace, address, number, random.randbytes(size), patience):
                 raise Failure(f"ping {address} with {size} bytes: no answer")
 
-    def ping_from_guest(self, count=3, size=56, address=HOST, patience=20):
-        text = self.guest.shell(f"ping -c {count} -i 0.1 -W {patience} -s {size} -q {address}")
+    def ping_from_guest(self, count=3, size=56, address=HOST, patience=PATIENCE):
+        text = self.guest.shell(f"ping -c {count} -i 0.1 -W {patience:.0f} -s {size} -q {address}")
         if f"{count} packets transmitted, {count} packets received" not in text:
             raise Failure("ping from the guest:\n" + text)
 
@@ -128,7 +126,7 @@ class Wire:
             listener.listen(1)
             yield listener
 
-    def tcp_to_guest(self, size, patience=120):
+    def tcp_to_guest(self, size, patience=2 * PATIENCE):
         """Sends random bytes into the guest and compares checksums; returns seconds."""
         content = random.randbytes(size)
         port = self._next_port()
@@ -152,7 +150,7 @@ class Wire:
             raise Failure(f"TCP to the guest: {size} bytes arrived with another checksum ({seen})")
         return seconds
 
-    def tcp_from_guest(self, size, patience=120):
+    def tcp_from_guest(self, size, patience=2 * PATIENCE):
         """Receives random bytes from the guest and compares checksums; returns seconds."""
         expected = self.guest.shell(f"head -c {size} /dev/urandom >/tmp/out; sha256sum </tmp/out",
                                     patience=patience).split()[0]
@@ -194,7 +192,7 @@ class Wire:
         with self.namespace.socket(kind=socket.SOCK_DGRAM) as host:
             host.bind((HOST, 0))
             host.connect((GUEST, port))
-            host.settimeout(20)
+            host.settimeout(PATIENCE)
             for first in range(0, count, 4):
                 batch = [random.randbytes(sizes[n % len(sizes)]) for n in range(first, first + 4)]
                 for datagram in batch:
@@ -228,7 +226,7 @@ class Wire:
             if f"sent {count}" not in text:
                 raise Failure("UDP from the guest: " + text)
             with contextlib.suppress(Failure):
-                wait_for("all datagrams", lambda: len(seen) >= count, patience=10)
+                wait_for("all datagrams", lambda: len(seen) >= count)
             done.set()
             reader.join()
         wrong = [n for n, datagram in seen.items() if datagram != _datagram(n, size)]
@@ -245,13 +243,14 @@ class Wire:
     def udp_to_guest(self, count=500, size=1000, pace=0.0005):
         """One-way reception, at a pace that the guest holds out."""
         port = self._next_port()
-        self.guest.shell(f"agent udp-receive {port} {count} {size} 10 >/tmp/udp.{port} 2>&1 &")
+        self.guest.shell(f"agent udp-receive {port} {count} {size} {PATIENCE:.0f} >/tmp/udp.{port} 2>&1 &")
         self._wait_listening("u", port)
         with self.namespace.socket(kind=socket.SOCK_DGRAM) as host:
             for number in range(count):
                 host.sendto(_datagram(number, size), (GUEST, port))
                 time.sleep(pace)
         text = wait_for("the guest's count", lambda: re.search(
-            r"good \d+ bad \d+", self.guest.shell(f"cat /tmp/udp.{port}"))).group(0)
+            r"good \d+ bad \d+", self.guest.shell(f"cat /tmp/udp.{port}")),
+            patience=2 * PATIENCE).group(0)
         if text != f"good {count} bad 0":
             raise Failure(f"UDP to the guest: {text} of {count}")
