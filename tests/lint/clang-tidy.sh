@@ -4,4 +4,4 @@
 set -eu
 # What only gcc knows (-Wsomething) is no fault of the source.
 printf '%s\n' src/*/*.c |
-    xargs -P 2 -n 4 clang-tidy -p "$1" --quiet --extra-arg=-Wno-unknown-warning-option
+    xargs -n 4 clang-tidy -p "$1" --quiet --extra-arg=-Wno-unknown-warning-option

@@ -5,4 +5,4 @@
 set -eu
 exec cppcheck --project="$1/compile_commands.json" --enable=warning,performance,portability \
     --inline-suppr --suppress=identicalInnerCondition --suppress=missingIncludeSystem \
-    --file-filter='*/src/*' --error-exitcode=1 --quiet -j 2
+    --file-filter='*/src/*' --error-exitcode=1 --quiet

@@ -120,6 +120,14 @@ def enter_box(keep_visible=()):
     return folder
 
 
+def cover(folders, keep_visible=()):
+    """Inside the box: puts an empty tmpfs over each of these folders that holds none of the others."""
+    needed = [os.path.realpath(path) + "/" for path in (sys.argv[0], os.getcwd(), *keep_visible)]
+    for folder in map(os.path.realpath, folders):
+        if os.path.isdir(folder) and not any(path.startswith(folder + "/") for path in needed):
+            _mount("virtwire", folder, "tmpfs", MS_NOSUID | MS_NODEV)
+
+
 class NetNs:
     """
     A network namespace without a name. It lives as long as something is in it or holds `fd`.
