@@ -8,7 +8,7 @@ import signal
 import struct
 
 import vhost_user_client as vu
-from harness import check, check_equal, run_tests
+from harness import check, check_equal, run_tests, wait_for
 from hostile_lab import TwoGuests, expecting_close, not_accepted, processor_share
 from lab.process import LIBC, PR_SET_PDEATHSIG
 from numbered_frames import NumberedFrames

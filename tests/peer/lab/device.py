@@ -27,6 +27,14 @@ def tap_port(options="", io="uring"):
     return f"tap,name=vw0,io={io}{options}"
 
 
+def without_zeros(document):
+    """A report with nothing in it but what is worth reading: no zeros, no list of what was offered."""
+    if isinstance(document, dict):
+        return {name: without_zeros(value) for name, value in document.items()
+                if value not in (0, None) and name != "offered"}
+    return [without_zeros(value) for value in document] if isinstance(document, list) else document
+
+
 class VirtwireDevice(Process):
     """
     One running back-end. Its standard output is JSON (a document for each SIGUSR1 and one at the
@@ -95,7 +103,7 @@ class VirtwireDevice(Process):
         self.signal(signal.SIGUSR1)
         for _ in range(20):
             if (document := self._next_document()) is not None:
-                return json.dumps(document, indent=1)
+                return json.dumps(without_zeros(document))
             time.sleep(0.05)
         return f"no answer to SIGUSR1 (status {self.status()})"
 

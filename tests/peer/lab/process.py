@@ -26,6 +26,10 @@ PR_SET_PDEATHSIG = 1
 PATIENCE = float(os.environ.get("VIRTWIRE_PATIENCE", "60"))
 
 
+# In the end of a log that is quoted; a report in JSON is one line of thousands of characters.
+LONGEST_LINE = 300
+
+
 class Failure(Exception):
     """A check that did not hold, in words for people."""
 
@@ -63,7 +67,8 @@ class Resources:
                 text.append(f"--- {resource.name}: {resource.last_words()}")
         for name, path in reversed(list(self.logs.items())):
             with contextlib.suppress(OSError), open(path, errors="replace") as log:
-                tail = log.read().splitlines()[-lines:]
+                tail = [line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] + " ..."
+                        for line in log.read().splitlines()[-lines:]]
                 text.append(f"--- {name} ({path}), last {len(tail)} lines")
                 text += tail
         return "\n".join(text)
