@@ -169,6 +169,10 @@ static int map_region(struct vw_device *device, struct vw_memory *memory,
     struct vw_memory_region region = {.guest = wire->guest, .user = wire->user, .size = wire->size};
     int error = vw_memory_map(&region, fd, wire->offset);
 
+    if (error == -ENOTSUP)
+        return refuse(
+            device, error,
+            "a region is no file in memory (memfd, /dev/shm, hugetlbfs) or on a local disk");
     if (error == -ENXIO)
         return refuse(device, error, "a region reaches beyond the end of its file");
     if (error < 0)

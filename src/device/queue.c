@@ -62,7 +62,7 @@ int vw_queue_set_kick_fd(struct vw_queue *queue, int fd)
     bool good = fd < 0 || vw_fd_is_eventfd(fd);
 
     if (!good)
-        close(fd);
+        vw_fd_close(fd);
     replace_fd(&queue->kick_fd, good ? fd : -1);
     return good ? 0 : -EINVAL;
 }
@@ -73,7 +73,7 @@ static int set_notifier(struct vw_notifier *notifier, int fd)
     bool good = fd < 0 || is_socket || (vw_fd_is_eventfd(fd) && unblock(fd));
 
     if (!good)
-        close(fd);
+        vw_fd_close(fd);
     replace_fd(&notifier->fd, good ? fd : -1);
     notifier->is_socket = is_socket;
     return good ? 0 : -EINVAL;

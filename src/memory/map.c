@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "memory/map.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "base/fd.h"
 #include "base/overflow.h"
 #include "memory/guard.h"
 
@@ -12,6 +15,10 @@ static int check_file(int fd, uint64_t end, uint64_t *page)
 {
     struct stat status;
 
+    /* First of all: whoever else stands behind the file could let us wait, here and at each page.
+     */
+    if (!vw_fd_is_local_file(fd))
+        return fcntl(fd, F_GETFD) < 0 ? -errno : -ENOTSUP;
     if (fstat(fd, &status) < 0)
         return -errno;
     if (!S_ISREG(status.st_mode) || status.st_size < 0 || (uint64_t)status.st_size < end)

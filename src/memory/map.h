@@ -16,8 +16,9 @@
  * Maps `region->size` bytes at `offset` of the file `fd` shared and writable, and fills
  * region->local, mapping and mapping_size. The descriptor may be closed afterwards.
  *
- * Returns 0, or -EINVAL for a size or an offset that overflows, -ENXIO if the file is too short
- * or is no memory that can be mapped, or the error of fstat or mmap.
+ * Returns 0, or -EINVAL for a size or an offset that overflows, -EBADF for no descriptor, -ENOTSUP
+ * if it is no file in memory or on a local disk, -ENXIO if the file is too short, or the error of
+ * fstat or mmap.
  */
 int vw_memory_map(struct vw_memory_region *region, int fd, uint64_t offset);
 

@@ -12,12 +12,13 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
+#include "base/fd.h"
 
 static void close_fds(struct vw_socket_receiver *receiver)
 {
     for (unsigned i = 0; i < receiver->fd_count; i++) {
         if (receiver->fds[i] >= 0)
-            close(receiver->fds[i]);
+            vw_fd_close(receiver->fds[i]);
     }
     receiver->fd_count = 0;
 }
@@ -78,7 +79,7 @@ static unsigned collect_fds(struct vw_socket_receiver *receiver, struct msghdr *
             if (receiver->fd_count < VW_SOCKET_MAX_FDS)
                 receiver->fds[receiver->fd_count++] = fd;
             else
-                close(fd);
+                vw_fd_close(fd);
         }
     }
     return came;
