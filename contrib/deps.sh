@@ -39,9 +39,28 @@ as_root() {
     fi
 }
 
+# Another apt may be at work, and a mirror that does not answer may do so a little later.
+apt=(env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3)
+persistently() {
+    local pause
+    for pause in 5 20 60; do
+        "$@" && return
+        echo "deps.sh: failed, tried again after $pause s: $*" >&2
+        sleep $pause
+    done
+    "$@"
+}
+
 apt_update() {
     echo "apt-get update"
-    quietly as_root apt-get update
+    quietly persistently as_root "${apt[@]}" update
+}
+
+# An index that is older than the archive, or incomplete, names packages that are no longer there; but
+# a repository of somebody else's that does not answer is none of our business.
+apt_install() {
+    as_root "${apt[@]}" update || true
+    as_root "${apt[@]}" install -y --no-install-recommends "$@"
 }
 
 missing=()
@@ -56,10 +75,9 @@ if [ ${#missing[@]} -gt 0 ]; then
         echo "This is no Debian: install what these Debian packages hold, if it is not there:" >&2
         echo "    ${missing[*]}" >&2
     else
-        apt_update
         echo "apt-get install ${missing[*]}"
-        quietly as_root env DEBIAN_FRONTEND=noninteractive \
-            apt-get install -y --no-install-recommends "${missing[@]}"
+        quietly as_root true
+        quietly persistently apt_install "${missing[@]}"
     fi
 fi
 
@@ -71,15 +89,16 @@ newest_kernel() {
     apt-cache depends linux-image-cloud-amd64 2>/dev/null | sed -n 's/^ *Depends: *//p' | head -n 1
 }
 [ -n "$(newest_kernel)" ] || apt_update
-package=$(newest_kernel)
-echo "unpacking ${package:?no package linux-image-cloud-amd64} into $kernel"
+echo "unpacking the kernel of linux-image-cloud-amd64 into $kernel"
 partial=$build/guest/partial.$$
 trap 'rm -rf "$log" "$partial"' EXIT
 mkdir -p "$partial/package"
 fetch() {
-    (cd "$partial/package" && apt-get download "$package")
+    local package
+    package=$(newest_kernel)
+    (cd "$partial/package" && "${apt[@]}" download "${package:?no package linux-image-cloud-amd64}")
 }
 # An index that is older than the archive names a package that is no longer there.
-fetch >"$log" 2>&1 || { apt_update && quietly fetch; }
+fetch >"$log" 2>&1 || { apt_update && quietly persistently fetch; }
 quietly dpkg -x "$partial/package/"*.deb "$partial/kernel"
 mv "$partial/kernel" "$kernel"
