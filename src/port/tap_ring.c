@@ -85,7 +85,7 @@ int vw_tap_ring_run(struct vw_tap_ring *ring)
 /* A read of no bytes moves no frame, but goes all the way to the interface. */
 static int run_empty_reads(struct vw_tap_ring *ring, unsigned count)
 {
-    int results[TIMED_REQUESTS];
+    int results[TIMED_REQUESTS] = {0};
     char nothing;
 
     for (unsigned i = 0; i < count; i++)
