@@ -137,7 +137,8 @@ VW_API void *vw_alloc(struct vw_net *net, size_t size);
 VW_API void vw_free(struct vw_net *net, void *memory);
 
 /* Lets the device see the caller's own shared memory: `size` bytes at `address`, which is where the
- * file `fd` is mapped from `offset` on. Page-aligned. */
+ * file `fd` is mapped from `offset` on. Page-aligned. -EEXIST if part of it is shared already, -ENOSPC
+ * if the device takes no more regions. */
 VW_API int vw_memory_share(struct vw_net *net, int fd, uint64_t offset, void *address, size_t size);
 
 /* ---- sending --------------------------------------------------------------------------------- */
@@ -258,6 +259,10 @@ VW_API int vw_process(struct vw_net *net);
 #define VW_EVENT_ANNOUNCE 2     /* the device asks for gratuitous packets; then vw_announced */
 #define VW_EVENT_DISCONNECTED 4
 #define VW_EVENT_RECONNECTED 8
+/* A device is there in place of the lost one, but it can not take over (it lacks features that are
+ * in use, or has other queue pairs, or a smaller MTU than was asked for): `log` was told why. It is
+ * tried again, less and less often, and so is any other that appears. */
+#define VW_EVENT_UNSUITABLE 16
 
 /*
  * Control commands: -ENOTSUP without the feature, -EINVAL for what cannot be, -EREMOTEIO if the

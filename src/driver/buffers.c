@@ -128,6 +128,12 @@ void vw_rx_destroy(struct vw_driver_pair *pair)
 
 /* ---- memory ---- */
 
+/* Ring entries that a buffer of the present shape takes. */
+static unsigned post_entries(const struct vw_rx *rx)
+{
+    return rx->queue.segments || rx->flat ? 1 : rx->shape.descriptors;
+}
+
 void vw_rx_put_back(struct vw_rx *rx, struct vw_rx_buffer *first)
 {
     while (first) {
@@ -166,6 +172,28 @@ static VW_ALWAYS_INLINE bool equip(struct vw_driver_pair *pair, struct vw_rx_buf
     buffer->size = bytes;
     buffer->pages = rx->flat ? 0 : rx->shape.pages;
     return true;
+}
+
+/* Is there memory for as many buffers of the present shape as the ring takes, or for one at least?
+ * Less than a full ring is told. */
+bool vw_rx_has_memory(struct vw_driver_pair *pair)
+{
+    struct vw_rx *rx = &pair->rx;
+    unsigned wanted = rx->queue.size / post_entries(rx), count = 0;
+
+    vw_pair_lock(pair);
+    for (struct vw_rx_buffer *buffer = rx->free; buffer && count < wanted; buffer = buffer->next) {
+        if (!equip(pair, buffer))
+            break;
+        count++;
+    }
+    if (count < wanted && rx->free_count > count)
+        vw_log(&pair->net->log, VW_LOG_WARNING,
+               "queue %u: memory for %u receive buffers instead of %u", rx->queue.index, count,
+               wanted);
+    bool some = count > 0 || !rx->free;
+    vw_pair_unlock(pair);
+    return some;
 }
 
 /* ---- posting ---- */
@@ -208,7 +236,7 @@ static unsigned post_all(struct vw_driver_pair *pair)
 {
     struct vw_rx *rx = &pair->rx;
     unsigned count = 0;
-    unsigned entries = rx->queue.segments || rx->flat ? 1 : rx->shape.descriptors;
+    unsigned entries = post_entries(rx);
 
     while (rx->free && rx->queue.ring.free >= entries) {
         struct vw_rx_buffer *buffer = rx->free;
@@ -243,7 +271,7 @@ unsigned vw_rx_refill(struct vw_driver_pair *pair, bool all)
     return count;
 }
 
-/* ---- set-up, and changes of shape ---- */
+/* ---- set-up, and the end ---- */
 
 /* What a device may ask for in a received header, in the words of the check of sent ones: the same
  * rules for the other direction. */
@@ -286,18 +314,4 @@ void vw_rx_reset(struct vw_driver_pair *pair)
     while ((buffer = vw_driver_ring_detach(&rx->queue.ring)) != NULL)
         vw_rx_put_back(rx, buffer);
     rx->posted = 0;
-}
-
-void vw_driver_reshape(struct vw_net *net)
-{
-    for (unsigned i = 0; i < net->pair_count; i++) {
-        struct vw_driver_pair *pair = &net->pairs[i];
-        struct vw_rx_shape shape;
-
-        /* What is posted already keeps the shape that it has, and is read accordingly. */
-        vw_pair_lock(pair);
-        if (vw_rx_shape_of(net, &shape) == 0)
-            pair->rx.shape = shape;
-        vw_pair_unlock(pair);
-    }
 }

@@ -42,6 +42,7 @@ int vw_set_mac(struct vw_net *net, const uint8_t mac[6])
         error = vw_driver_set(net, &command);
     if (error == 0)
         memcpy(net->config.mac, mac, sizeof(net->config.mac));
+    net->mac_set |= error == 0;
     return error;
 }
 
@@ -139,10 +140,10 @@ int vw_set_hash(struct vw_net *net, uint32_t hash_types, const uint8_t *key, uns
 
 /* ---- what frames may be like ---- */
 
-static void use_offloads(struct vw_net *net, uint64_t offloads)
+static int use_offloads(struct vw_net *net, uint64_t offloads)
 {
     net->guest_offloads = vw_features_close(offloads);
-    vw_driver_reshape(net);
+    return vw_driver_reshape(net);
 }
 
 /* Receive buffers fit what is in force at any moment: before the device may send longer frames, and
@@ -158,8 +159,9 @@ int vw_set_guest_offloads(struct vw_net *net, uint64_t features)
     int error = vw_net_command_offloads(&command, features, net->features);
     if (error != 0)
         return vw_has(net->features, VIRTIO_NET_F_CTRL_GUEST_OFFLOADS) ? error : -ENOTSUP;
-    use_offloads(net, before | features);
-    error = vw_driver_set(net, &command);
+    error = use_offloads(net, before | features);
+    if (error == 0)
+        error = vw_driver_set(net, &command);
     use_offloads(net, error ? before : features);
     return error;
 }
@@ -168,7 +170,7 @@ int vw_set_mtu(struct vw_net *net, unsigned mtu)
 {
     bool told = vw_has(net->features, VIRTIO_NET_F_MTU);
     unsigned before = net->mtu;
-    struct vw_rx_shape shape;
+    int error;
 
     if (vw_net_in_done(net))
         return -EBUSY;
@@ -176,14 +178,15 @@ int vw_set_mtu(struct vw_net *net, unsigned mtu)
     if (mtu < VW_NET_MIN_MTU || mtu > VW_NET_MAX_MTU || (told && mtu > net->config.mtu))
         return -EINVAL;
     net->mtu = mtu;
-    int error = vw_rx_shape_of(net, &shape);
+    error = vw_driver_reshape(net);
     if (error == 0 && told && net->connected)
         error = net->transport->ops->set_mtu(net->transport, mtu);
     if (error != 0 && error != -ENOTSUP) { /* few devices want to know */
         net->mtu = before;
+        vw_driver_reshape(net);
         return error;
     }
-    vw_driver_reshape(net);
+    net->options.mtu = mtu;
     return 0;
 }
 

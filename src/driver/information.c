@@ -88,6 +88,11 @@ int vw_memory_share(struct vw_net *net, int fd, uint64_t offset, void *address, 
     if (size == 0 || ((uintptr_t)address | offset | size) % page != 0 ||
         (uintptr_t)address + size < (uintptr_t)address)
         return -EINVAL;
+    /* A device takes no memory twice, and would not when it is back either. */
+    for (unsigned i = 0; i < count; i++)
+        if ((uintptr_t)address < net->ranges[i].start + net->ranges[i].size &&
+            net->ranges[i].start < (uintptr_t)address + size)
+            return -EEXIST;
     if (count == VW_MAX_RANGES)
         return -ENOSPC;
     int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);

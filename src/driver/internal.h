@@ -13,7 +13,8 @@
  *   policy.c ........ when that happens, and who asks for calls: one table
  *   limit.h ......... byte limit of a transmit queue
  *   receive.c ....... frames out of the ring; buffers.c: the buffers, and the refill
- *   shape.c ......... what a receive buffer looks like in each mode; pure
+ *   shape.c ......... what a receive buffer looks like in each mode; pure. reshape.c: when that
+ *                     changes
  *   poll.c .......... NAPI's rules, and the adaptive wait
  *   control.c ....... commands to the device; commands.c: those of the public interface;
  *                     adaptive.c, moderation.c: calls that follow the load
@@ -203,8 +204,9 @@ struct vw_net {
     uint64_t features;       /* negotiated */
     uint64_t guest_offloads; /* GUEST_* bits in force */
     struct vw_net_config config;
+    bool mac_set; /* by the caller: config.mac is not the device's own */
     unsigned header_size;
-    unsigned mtu; /* in use */
+    unsigned mtu; /* in use; options.mtu: wanted, 0 for the device's */
     unsigned max_pairs, pair_count;
     enum vw_rx_mode rx_mode;
     struct vw_driver_pair *pairs;
@@ -277,9 +279,12 @@ bool vw_rx_pending(struct vw_driver_pair *pair);
 void vw_rx_salvage(struct vw_driver_pair *pair); /* keeps what the ring has, before it is reset */
 void vw_rx_put_back(struct vw_rx *rx, struct vw_rx_buffer *first); /* a whole frame's buffers */
 void vw_rx_disarm(struct vw_rx *rx);
-bool vw_rx_arm(struct vw_rx *rx); /* false: there is a frame */
-/* Control thread: the MTU in use or the guest offloads in force changed. */
-void vw_driver_reshape(struct vw_net *net);
+bool vw_rx_arm(struct vw_rx *rx);                   /* false: there is a frame */
+bool vw_rx_has_memory(struct vw_driver_pair *pair); /* for buffers of the present shape. No lock */
+
+/* reshape.c. Control thread: the MTU in use or the guest offloads in force changed. -EINVAL for
+ * what the receive mode has no buffers for, -ENOMEM. */
+int vw_driver_reshape(struct vw_net *net);
 
 /* poll.c */
 int vw_pair_create(struct vw_driver_pair *pair); /* descriptors */

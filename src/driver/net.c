@@ -26,11 +26,15 @@
 int vw_driver_fail(struct vw_net *net, int error, const char *format, ...)
 {
     va_list arguments;
+    char before[sizeof(net->why)];
 
+    memcpy(before, net->why, sizeof(before));
     va_start(arguments, format);
     vsnprintf(net->why, sizeof(net->why), format, arguments);
     va_end(arguments);
-    vw_log(&net->log, VW_LOG_ERROR, "%s", net->why);
+    /* A device that is no good is tried again and again, and told of once. */
+    if (net->connected || strcmp(before, net->why) != 0)
+        vw_log(&net->log, VW_LOG_ERROR, "%s", net->why);
     return error;
 }
 
@@ -82,15 +86,20 @@ static uint64_t choose_features(const struct vw_net *net, uint64_t offered, bool
                   : without_control(vw_features_close(features) & ~CONFIG_FEATURES);
 }
 
-static int take_pairs(struct vw_net *net, const struct space *space)
+static unsigned pairs_of_device(struct vw_net *net, const struct space *space)
 {
     struct vw_transport *transport = net->transport;
     unsigned pairs = 1;
 
     if (space->there && vw_has(net->features, VIRTIO_NET_F_MQ))
-        pairs = net->config.max_pairs;
-    else if (transport->ops->max_pairs(transport, &pairs) != 0 || pairs == 0)
-        pairs = 1;
+        return net->config.max_pairs;
+    return transport->ops->max_pairs(transport, &pairs) == 0 && pairs != 0 ? pairs : 1;
+}
+
+static int take_pairs(struct vw_net *net, const struct space *space)
+{
+    unsigned pairs = pairs_of_device(net, space);
+
     net->max_pairs = pairs;
     /* vhost-user numbers queues with 8 bits. */
     if (vw_net_control_queue_index(net->features, pairs) > 255)
@@ -422,40 +431,108 @@ static int lose(struct vw_net *net)
     return VW_EVENT_DISCONNECTED;
 }
 
-static int reconnect(struct vw_net *net)
+/* The configuration again, of the same device or of its successor. What the caller set stays. */
+static int take_config_again(struct vw_net *net, const struct space *space)
 {
-    uint64_t offered;
-    int error = net->transport->ops->connect(net->transport, &offered);
+    const struct vw_net_config before = net->config;
+    int error = take_config(net, space);
 
     if (error != 0)
-        return transport_failed(net, error, "connecting again");
+        net->config = before;
+    else if (net->mac_set)
+        memcpy(net->config.mac, before.mac, sizeof(net->config.mac));
+    return error;
+}
+
+/* Its queues have the numbers that ours have: with a control queue, behind those of all pairs. */
+static int check_pairs(struct vw_net *net, const struct space *space)
+{
+    unsigned pairs = pairs_of_device(net, space);
+
+    if (pairs >= net->pair_count &&
+        (pairs == net->max_pairs || !vw_has(net->features, VIRTIO_NET_F_CTRL_VQ)))
+        return 0;
+    return vw_driver_fail(net, -ENOTSUP, "the device that came back has %u queue pairs, not %u",
+                          pairs, net->max_pairs);
+}
+
+static int check_successor(struct vw_net *net, uint64_t offered)
+{
+    struct space space;
+    int error;
+
     if (net->features & ~offered)
         return vw_driver_fail(net, -ENOTSUP,
                               "the device that came back lacks features %#llx that are in use",
                               (unsigned long long)(net->features & ~offered));
-    error = net->transport->ops->accept(net->transport, net->features);
-    if (error != 0)
-        return transport_failed(net, error, "accepting features");
-    error = activate(net);
-    if (error != 0) {
-        take_down(net);
+    read_space(net, &space);
+    if (!space.there && (net->features & CONFIG_FEATURES))
+        return vw_driver_fail(net, -ENOTSUP, "the device that came back has no configuration");
+    if ((error = take_config_again(net, &space)) != 0 || (error = check_pairs(net, &space)) != 0 ||
+        (error = take_mtu(net)) != 0 || (error = vw_driver_reshape(net)) != 0)
         return error;
+    error = net->transport->ops->accept(net->transport, net->features);
+    return error ? transport_failed(net, error, "accepting features") : 0;
+}
+
+static bool differs(const struct vw_net_config *a, const struct vw_net_config *b)
+{
+    return memcmp(a->mac, b->mac, sizeof(a->mac)) != 0 || a->link_up != b->link_up ||
+           a->max_pairs != b->max_pairs || a->mtu != b->mtu || a->announce != b->announce;
+}
+
+static int reconnect(struct vw_net *net)
+{
+    const struct vw_net_config before = net->config;
+    unsigned mtu = net->mtu;
+    uint64_t offered;
+    int error = net->transport->ops->connect(net->transport, &offered);
+
+    if (error != 0) {
+        transport_failed(net, error, "connecting again");
+        return 0;
     }
+    error = check_successor(net, offered);
+    if (error == 0)
+        error = activate(net);
+    if (error != 0) { /* for another one, or for this one when it was set right */
+        take_down(net);
+        net->transport->ops->disconnect(net->transport);
+        net->config = before;
+        net->mtu = mtu;
+        vw_driver_reshape(net);
+        return VW_EVENT_UNSUITABLE;
+    }
+    net->why[0] = '\0';
     vw_log(&net->log, VW_LOG_INFO, "the device is back");
-    return 0;
+    return VW_EVENT_RECONNECTED | (differs(&before, &net->config) ? VW_EVENT_CONFIG : 0);
+}
+
+/* The device takes frames of its MTU from now on, even where more was wanted. */
+static void follow_mtu(struct vw_net *net)
+{
+    unsigned before = net->mtu;
+
+    if (!vw_has(net->features, VIRTIO_NET_F_MTU) || net->config.mtu == 0)
+        return;
+    net->mtu = net->options.mtu != 0 && net->options.mtu < net->config.mtu ? net->options.mtu
+                                                                           : net->config.mtu;
+    if (net->mtu != before && vw_driver_reshape(net) != 0) {
+        net->mtu = before;
+        vw_driver_reshape(net);
+    }
 }
 
 static int read_config_again(struct vw_net *net)
 {
-    struct vw_net_config before = net->config;
+    bool announced = net->config.announce;
     struct space space;
 
     read_space(net, &space);
-    if (!space.there || take_config(net, &space) != 0) {
-        net->config = before;
+    if (!space.there || take_config_again(net, &space) != 0)
         return 0;
-    }
-    return VW_EVENT_CONFIG | (net->config.announce && !before.announce ? VW_EVENT_ANNOUNCE : 0);
+    follow_mtu(net);
+    return VW_EVENT_CONFIG | (net->config.announce && !announced ? VW_EVENT_ANNOUNCE : 0);
 }
 
 int vw_net_fd(const struct vw_net *net)
@@ -474,9 +551,8 @@ int vw_process(struct vw_net *net)
         return events;
     if (events & VW_TRANSPORT_LOST)
         result |= lose(net);
-    if ((events & VW_TRANSPORT_REACHABLE) && !net->connected && net->options.reconnect &&
-        reconnect(net) == 0)
-        result |= VW_EVENT_RECONNECTED;
+    if ((events & VW_TRANSPORT_REACHABLE) && !net->connected && net->options.reconnect)
+        result |= reconnect(net);
     if ((events & VW_TRANSPORT_CONFIG_CHANGED) && net->connected)
         result |= read_config_again(net);
     return result;

@@ -201,6 +201,7 @@ static void disconnect_device(struct vw_transport *transport)
         return;
     vw_vhost_user_disconnect(user);
     user->pending = 0;
+    vw_vhost_user_pause_longer(user);
     vw_vhost_user_watch_for_back_end(user, true);
 }
 
@@ -297,7 +298,11 @@ static int start(struct vw_transport *transport)
         if (user->queues[i].set)
             vw_vhost_user_kick(transport, i);
     error = set_status(user, STATUS_DRIVER_OK);
-    return error < 0 ? error : vw_vhost_user_barrier(user);
+    if (error == 0)
+        error = vw_vhost_user_barrier(user);
+    if (error == 0)
+        user->pause_ms = 0;
+    return error;
 }
 
 /* ---- events ---- */

@@ -54,6 +54,7 @@ struct vw_vhost_user {
     struct vw_socket_listener listener; /* fd -1: none */
     int candidate;                      /* a socket to be used by the next connect; -1 */
     int retry_fd;                       /* timer for the next attempt to connect; -1: never */
+    unsigned pause_ms; /* before it, if the last back-end was not good enough; 0: it was */
     int epoll_fd, wake_fd;
     int pending; /* VW_TRANSPORT_*, to be told by process */
 
@@ -93,6 +94,9 @@ int vw_vhost_user_reach(struct vw_vhost_user *user);
 
 /* Looks from time to time, from now on, whether a back-end can be reached; or no longer. */
 void vw_vhost_user_watch_for_back_end(struct vw_vhost_user *user, bool watch);
+
+/* The next watches look less often, until the device was started. */
+void vw_vhost_user_pause_longer(struct vw_vhost_user *user);
 
 /* Looks now; VW_TRANSPORT_REACHABLE or 0. */
 int vw_vhost_user_look_for_back_end(struct vw_vhost_user *user);

@@ -24,6 +24,8 @@
  * that can be measured. */
 #define FIRST_PAUSE_MS 5
 #define RETRY_PAUSE_MS 100
+/* For one that is there, but unsuitable: somebody has to set it right, which takes seconds. */
+#define LONGEST_PAUSE_MS 5000
 
 /* A socket at a path that is not there yet, that nobody listens at yet, or whose queue is full. */
 static bool worth_retrying(int error)
@@ -66,6 +68,14 @@ static void pause_ms(int64_t milliseconds)
                             .tv_nsec = (long)(milliseconds % 1000) * 1000000};
 
     nanosleep(&time, NULL);
+}
+
+/* A back-end that the driver gave up will hardly be better in a moment. */
+void vw_vhost_user_pause_longer(struct vw_vhost_user *user)
+{
+    unsigned pause = user->pause_ms ? 2 * user->pause_ms : 2 * RETRY_PAUSE_MS;
+
+    user->pause_ms = pause < LONGEST_PAUSE_MS ? pause : LONGEST_PAUSE_MS;
 }
 
 static int reach_by_connecting(struct vw_vhost_user *user)
@@ -128,8 +138,10 @@ void vw_vhost_user_watch_for_back_end(struct vw_vhost_user *user, bool watch)
 
     if (user->listener.fd >= 0)
         epoll_ctl(user->epoll_fd, watch ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, user->listener.fd, &event);
+    unsigned pause = user->pause_ms > RETRY_PAUSE_MS ? user->pause_ms : RETRY_PAUSE_MS;
     if (watch)
-        time.it_value.tv_nsec = time.it_interval.tv_nsec = RETRY_PAUSE_MS * 1000000L;
+        time.it_value = time.it_interval =
+            (struct timespec){.tv_sec = pause / 1000, .tv_nsec = (long)(pause % 1000) * 1000000};
     if (user->retry_fd >= 0)
         timerfd_settime(user->retry_fd, 0, &time, NULL);
 }

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "../driver_lab.h"
+#include "driver/internal.h"
 
 static char where[200];
 
@@ -205,6 +206,8 @@ static void frames_that_are_held_for_long(void **unused)
         }
         assert_int_equal(held_count, VW_ARRAY_SIZE(held));
         vw_rx_release(lab->net, 0, held, held_count);
+        while (vw_tx_in_flight(lab->net, 0) > 0)
+            assert_true(vw_tx_reap(lab->net, 0) >= 0);
         lab_end(lab);
     }
 }
@@ -268,6 +271,99 @@ static void offloads_at_run_time(void **unused)
         test.count += 300;
     }
     lab_end(lab);
+}
+
+/* A larger MTU, or segments again: the next frames are too long for what is posted, all of it. */
+static void frames_longer_than_the_buffers_of_before(void **unused)
+{
+    static const char *const no_gso = "guest_tso4=off,guest_tso6=off,guest_uso4=off,guest_uso6=off";
+
+    (void)unused;
+    for (unsigned r = 0; r < VW_ARRAY_SIZE(rings); r++)
+        for (unsigned mergeable = 0; mergeable < 2; mergeable++)
+            for (enum manner manner = BUSY; manner < MANNERS; manner++) {
+                char features[200];
+                struct lab_case test = {.features = features,
+                                        .policy = VW_TX_DEFERRED,
+                                        .mode = VW_RX_AUTO,
+                                        .manner = manner,
+                                        .ring = mergeable ? 4 : 64,
+                                        .mtu = 9000,
+                                        .pieces = 1,
+                                        .shortest = 60,
+                                        .longest = 9014};
+                struct vw_net_info info;
+
+                snprintf(features, sizeof(features), "%s,%s,mrg_rxbuf=%s", rings[r], no_gso,
+                         mergeable ? "on" : "off");
+                say(&test);
+                struct lab *lab = lab_begin(&test, "loop");
+                assert_int_equal(vw_set_mtu(lab->net, 1500), 0);
+                for (unsigned turn = 0; turn < 4; turn++) {
+                    test.shortest = test.longest = turn % 2 ? 9014 : 1514;
+                    test.count += 100;
+                    lab_run(lab, true);
+                    assert_int_equal(vw_set_mtu(lab->net, turn % 2 ? 1500 : 9000), 0);
+                    vw_net_info(lab->net, &info);
+                    assert_int_equal(info.mtu, turn % 2 ? 1500 : 9000);
+                }
+                lab_end(lab);
+                where[0] = '\0';
+            }
+}
+
+/* The same from the control thread, while the pair's thread is at work. */
+static void buffers_that_grow_in_traffic(void **unused)
+{
+    (void)unused;
+    for (unsigned packed = 0; packed < 2; packed++) {
+        const struct lab_case test = {.features = packed ? "packed=on" : "packed=off",
+                                      .policy = VW_TX_DEFERRED,
+                                      .mode = VW_RX_BIG,
+                                      .manner = packed ? WAITING : OWN_LOOP,
+                                      .ring = 64,
+                                      .mtu = 9000,
+                                      .pieces = 2,
+                                      .shortest = 60,
+                                      .longest = 9000,
+                                      .count = 4000};
+        struct lab *lab = lab_begin(&test, "loop");
+        struct vw_net_info info;
+        pthread_t thread;
+
+        vw_net_info(lab->net, &info);
+        assert_int_equal(pthread_create(&thread, NULL, run_thread, lab), 0);
+        for (unsigned turn = 0; turn < 40; turn++)
+            assert_int_equal(
+                vw_set_guest_offloads(lab->net, turn % 2 ? info.features & VW_NET_GUEST_OFFLOADS
+                                                         : F(GUEST_CSUM)),
+                0);
+        pthread_join(thread, NULL);
+        lab_end(lab);
+    }
+}
+
+/* The device takes no memory twice: it would not come back. */
+static void memory_that_is_shared_twice(void **unused)
+{
+    const struct lab_case test = {.ring = 64, .longest = 60};
+    struct lab *lab = lab_begin(&test, "loop");
+    const size_t size = 1 << 16;
+    int file = memfd_create("vw-test-own", MFD_CLOEXEC);
+    char *own;
+
+    (void)unused;
+    assert_true(file >= 0);
+    assert_int_equal(ftruncate(file, (off_t)size), 0);
+    own = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    assert_true(own != MAP_FAILED);
+    assert_int_equal(vw_memory_share(lab->net, file, 0, own, size), 0);
+    assert_int_equal(vw_memory_share(lab->net, file, 0, own, size), -EEXIST);
+    assert_int_equal(vw_memory_share(lab->net, file, 4096, own + 4096, 4096), -EEXIST);
+    assert_int_equal(vw_memory_share(lab->net, file, 0, lab->net->shared.address, 4096), -EEXIST);
+    close(file);
+    lab_end(lab);
+    munmap(own, size);
 }
 
 /* Frames in memory of the caller's own. */
@@ -343,7 +439,10 @@ int main(void)
         cmocka_unit_test(frames_that_are_held_for_long),
         cmocka_unit_test(buffers_for_the_mtu),
         cmocka_unit_test(offloads_at_run_time),
+        cmocka_unit_test_teardown(frames_longer_than_the_buffers_of_before, say_where),
+        cmocka_unit_test(buffers_that_grow_in_traffic),
         cmocka_unit_test(memory_of_the_caller),
+        cmocka_unit_test(memory_that_is_shared_twice),
         cmocka_unit_test_teardown(into_the_void, say_where),
     };
 

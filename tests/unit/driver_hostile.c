@@ -528,6 +528,54 @@ static void configuration_values(void **unused)
     }
 }
 
+static void tell_change(struct world *world)
+{
+    struct vw_vu_message message;
+
+    vw_vu_config_change(&message);
+    assert_int_equal(vw_socket_send(world->back_end.channel, &message, NULL, 0), 0);
+    assert_true(vw_process(world->net) & VW_EVENT_CONFIG);
+}
+
+/* The device's MTU grows: so do the buffers that are posted, at once. Then it shrinks. */
+static void an_mtu_that_changes_at_run_time(void **unused)
+{
+    (void)unused;
+    FOR_EACH_FORMAT(format)
+    {
+        struct world *world = prepare(*format | F(MTU));
+        const char zeros[VW_NET_HEADER_MAX] = {0};
+        struct vw_chain chain;
+        struct vw_net_info info;
+
+        put16(world->back_end.config + 10, 1500);
+        open_with(world, 1, VW_TX_DEFERRED, true);
+        assert_int_equal(world->opened, 0);
+        attach(world);
+        deliver_good(world, 60);
+        put16(world->back_end.config + 10, 9000);
+        tell_change(world);
+        vw_net_info(world->net, &info);
+        assert_int_equal(info.mtu, 9000);
+        expect_frame(world, 60);
+        assert_int_equal(vw_device_ring_init(&world->rx, &world->net->pairs[0].rx.queue.ring.config,
+                                             &world->memory),
+                         0);
+        chain = take(world, &world->rx);
+        assert_true(chain.writable_length >= 12 + 18 + 9000);
+        vw_iov_write(chain.iov, chain.writable_count, 0, zeros, 12);
+        chain.written = 12 + 9014;
+        give(&world->rx, &chain);
+        expect_frame(world, 9014);
+        put16(world->back_end.config + 10, 1280);
+        tell_change(world);
+        vw_net_info(world->net, &info);
+        assert_int_equal(info.mtu, 1280);
+        assert_int_equal(vw_set_mtu(world->net, 1281), -EINVAL);
+        end(world);
+    }
+}
+
 /* A back-end without a configuration space has no control queue either, whatever it offers; and one
  * with too many pairs cannot have one. Several pairs work all the same. */
 static void without_a_control_queue(void **unused)
@@ -701,6 +749,7 @@ int main(void)
         cmocka_unit_test(tokens_of_a_lost_device_come_back_with_the_pairs_calls),
         cmocka_unit_test(tx_done_that_calls_the_pairs_own_functions),
         cmocka_unit_test(configuration_values),
+        cmocka_unit_test(an_mtu_that_changes_at_run_time),
         cmocka_unit_test(without_a_control_queue),
         cmocka_unit_test(urgent_needs_a_device_that_knows_it),
         cmocka_unit_test(a_device_at_random),
