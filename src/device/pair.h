@@ -39,6 +39,13 @@ struct vw_transmit_batch {
     uint32_t frame_count;
     uint32_t submitted; /* frames that the port took */
     uint32_t completed; /* frames that the port finished */
+
+    /* What is to be counted of a chain once it is used: a chain that is given back comes again. */
+    struct vw_transmit_note {
+        uint16_t chain;
+        uint16_t what; /* enum vw_net_header_error, or one of those in transmit.c */
+    } notes[VW_PORT_BATCH];
+    uint32_t note_first, note_count;
 };
 
 /* Frames that the port lent. */

@@ -20,10 +20,38 @@
 #include "device/internal.h"
 #include "device/pair.h"
 
-/* Drops the frame of a chain whose header or size is wrong; the chain itself goes back used. */
-static bool refuse(struct vw_queue *queue, enum vw_net_header_error error)
+/* Notes about frames that are sent; the others are reasons why one is not. */
+enum {
+    NOTE_SEGMENTED = VW_NET_HEADER_ERROR_COUNT,
+    NOTE_CHECKSUM_COMPLETED,
+};
+
+/* At most once for each chain. */
+static void note(struct vw_pair *pair, const struct vw_chain *chain, unsigned what)
 {
-    switch (error) {
+    struct vw_transmit_batch *out = &pair->out;
+
+    out->notes[out->note_count++] = (struct vw_transmit_note){
+        .chain = (uint16_t)(chain - pair->transmit->chains), .what = (uint16_t)what};
+}
+
+/* Drops the frame of a chain whose header or size is wrong; the chain itself goes back used. */
+static bool refuse(struct vw_pair *pair, const struct vw_chain *chain,
+                   enum vw_net_header_error error)
+{
+    note(pair, chain, error);
+    return false;
+}
+
+static void count_note(struct vw_queue *queue, unsigned what)
+{
+    switch (what) {
+    case NOTE_SEGMENTED:
+        vw_count(&queue->counters.gso_frames, 1);
+        break;
+    case NOTE_CHECKSUM_COMPLETED:
+        vw_count(&queue->counters.checksums_completed, 1);
+        break;
     case VW_NET_HEADER_FRAME_SHORT:
         vw_count(&queue->counters.drop_short, 1);
         break;
@@ -32,9 +60,18 @@ static bool refuse(struct vw_queue *queue, enum vw_net_header_error error)
         break;
     default:
         vw_count(&queue->counters.drop_header, 1);
-        vw_count(&queue->header_errors[error], 1);
+        vw_count(&queue->header_errors[what], 1);
     }
-    return false;
+}
+
+/* The chains before `end` are used. */
+static void count_notes(struct vw_pair *pair, uint32_t end)
+{
+    struct vw_transmit_batch *out = &pair->out;
+
+    for (; out->note_first < out->note_count && out->notes[out->note_first].chain < end;
+         out->note_first++)
+        count_note(pair->transmit, out->notes[out->note_first].what);
 }
 
 /*
@@ -100,10 +137,9 @@ static VW_ALWAYS_INLINE bool prepare_plain(struct vw_transmit_batch *out, struct
     return true;
 }
 
-/* Turns a fetched chain into a frame for the port. False: nothing to send, and it is counted. */
+/* Turns a fetched chain into a frame for the port. False: nothing to send. */
 static bool prepare_frame(struct vw_pair *pair, struct vw_chain *chain, uint32_t slot)
 {
-    struct vw_queue *queue = pair->transmit;
     const struct vw_rules *rules = &pair->device->rules;
     struct virtio_net_hdr_v1 *wire = &pair->out.headers[slot];
     struct vw_frame *frame = &pair->out.frames[slot];
@@ -112,12 +148,12 @@ static bool prepare_frame(struct vw_pair *pair, struct vw_chain *chain, uint32_t
 
     if (vw_iov_read(chain->iov, chain->readable_count, 0, raw, rules->header_size) <
         rules->header_size)
-        return refuse(queue, VW_NET_HEADER_FRAME_SHORT);
+        return refuse(pair, chain, VW_NET_HEADER_FRAME_SHORT);
     uint32_t length = chain->readable_length - rules->header_size;
     vw_net_header_decode(&header, raw, rules->header_size);
     enum vw_net_header_error error = vw_net_header_check(&header, length, rules->features);
     if (vw_unlikely(error != VW_NET_HEADER_OK))
-        return refuse(queue, error);
+        return refuse(pair, chain, error);
 
     size_t skipped = vw_iov_drop(chain->iov, chain->readable_count, rules->header_size);
     frame->iov = chain->iov + skipped - 1;
@@ -128,13 +164,13 @@ static bool prepare_frame(struct vw_pair *pair, struct vw_chain *chain, uint32_t
     if (vw_unlikely(vw_net_header_csum_unusual(&header)) &&
         header.gso_type == VIRTIO_NET_HDR_GSO_NONE) {
         if (splice_checksum(frame, &header, &pair->out.sums[slot]) < 0)
-            return refuse(queue, VW_NET_HEADER_CSUM_PLACE);
+            return refuse(pair, chain, VW_NET_HEADER_CSUM_PLACE);
         vw_net_header_checksum_done(&header);
-        vw_count(&queue->counters.checksums_completed, 1);
+        note(pair, chain, NOTE_CHECKSUM_COMPLETED);
     }
     vw_net_header_encode(&header, wire, VW_PORT_HEADER);
     if (header.gso_type != VIRTIO_NET_HDR_GSO_NONE)
-        vw_count(&queue->counters.gso_frames, 1);
+        note(pair, chain, NOTE_SEGMENTED);
     return true;
 }
 
@@ -178,6 +214,7 @@ static void fetch_batch(struct vw_pair *pair)
     queue->pool.used = 0;
     queue->chain_first = 0;
     out->frame_count = out->submitted = out->completed = 0;
+    out->note_first = out->note_count = 0;
     queue->chain_count = fetch_chains(pair);
     for (uint32_t i = 0; i < queue->chain_count; i++) {
         struct vw_chain *chain = &queue->chains[i];
@@ -268,6 +305,7 @@ static bool complete(struct vw_pair *pair)
     if (end == queue->chain_first)
         return false;
     uint32_t used = end - queue->chain_first;
+    count_notes(pair, end);
     use_chains(pair, &queue->chains[queue->chain_first], used);
     queue->chain_first = end;
     vw_queue_publish(queue, pair, used);

@@ -221,6 +221,62 @@ static void chains_no_longer_than_a_header_are_refused(void **unused)
     end(&running, &front);
 }
 
+/* Waits until all that was transmitted has come back. */
+static void flush(struct front_end *front)
+{
+    while (vw_driver_ring_in_flight(&front->transmit[0].ring) > 0)
+        if (reap_transmitted(front, 0) == 0)
+            wait_for_calls(front);
+}
+
+/*
+ * Behind a frame that the port does not take stand one that is too short and one whose checksum is
+ * completed here. Each pause gives all three back to the ring, and they are fetched again.
+ */
+static void frames_that_are_given_back_are_counted_once(void **unused)
+{
+    static const struct vw_net_header plain = {.flags = 0};
+    static const struct vw_net_header sum = {
+        .flags = VIRTIO_NET_HDR_F_NEEDS_CSUM, .csum_start = 15, .csum_offset = 3};
+    static struct received frame;
+    struct running_device running;
+    struct front_end front;
+    uint8_t bytes[100];
+    unsigned taken = 0, came = 0;
+
+    (void)unused;
+    begin(&running, &front, "loop", vw_bit(VIRTIO_F_VERSION_1) | F(CSUM), &shape, random_seed());
+    fill_frame(bytes, sizeof(bytes), 1);
+    /* With no receive buffer posted, the loop takes frames until it is full. */
+    while (queue_statistics(&running, 1).counters.waits == 0) {
+        reap_transmitted(&front, 0);
+        if (vw_driver_ring_in_flight(&front.transmit[0].ring) > 0)
+            continue;
+        send_pieces(&front, &plain, bytes, 61, NULL, 0);
+        taken++;
+    }
+    send_pieces(&front, &plain, bytes, 13, NULL, 0);
+    send_pieces(&front, &sum, bytes, 99, NULL, 0);
+    for (unsigned i = 0; i < 20; i++) {
+        uint64_t waits = queue_statistics(&running, 1).counters.waits;
+
+        tell_memory(&front); /* a pause; afterwards the three are fetched again */
+        while (queue_statistics(&running, 1).counters.waits == waits)
+            usleep(100);
+    }
+    struct vw_queue_statistics before = queue_statistics(&running, 1);
+    assert_true(before.counters.drop_short == 0 && before.counters.checksums_completed == 0);
+    for (; came < taken + 1; came++) {
+        post_all(&front);
+        await_frame(&front, 0, &frame);
+    }
+    flush(&front);
+    struct vw_queue_statistics after = queue_statistics(&running, 1);
+    assert_true(after.counters.drop_short == 1 && after.counters.checksums_completed == 1);
+    assert_true(after.counters.frames == came && dropped(&after) == 1);
+    end(&running, &front);
+}
+
 /* A device-writable piece in a transmit chain breaks this ring, and no other. */
 static void a_writable_transmit_buffer_breaks_the_ring(void **unused)
 {
@@ -327,6 +383,7 @@ int main(void)
         cmocka_unit_test(usual_checksums_stay_partial),
         cmocka_unit_test(frames_that_cannot_be_are_refused_and_counted),
         cmocka_unit_test(chains_no_longer_than_a_header_are_refused),
+        cmocka_unit_test(frames_that_are_given_back_are_counted_once),
         cmocka_unit_test(a_writable_transmit_buffer_breaks_the_ring),
         cmocka_unit_test(a_disabled_queue_discards),
         cmocka_unit_test(batches_of_every_size),
