@@ -40,7 +40,7 @@ void vw_session_start(struct vw_device *device, int socket)
 
 void vw_session_reset_rings(struct vw_device *device)
 {
-    static const char *why;
+    const char *why;
 
     for (unsigned i = 0; i <= 2 * device->pair_count; i++) {
         struct vw_queue *queue = &device->queues[i];
