@@ -68,8 +68,11 @@ void traffic_wait(struct traffic_worker *worker, int timeout_ms)
     }
 }
 
+/* Received frames that are checked together. */
+#define CHECK_BATCH 64
+
 /* The frame in one piece. It lies in memory that the device writes: what it says is taken once. */
-static const void *whole(struct traffic_worker *worker, const struct vw_rx_packet *packet)
+static void *whole(struct traffic_worker *worker, const struct vw_rx_packet *packet)
 {
     uint32_t length = 0;
 
@@ -88,12 +91,19 @@ static const void *whole(struct traffic_worker *worker, const struct vw_rx_packe
 void traffic_check(void *context, unsigned pair, struct vw_rx_packet *packets, unsigned count)
 {
     struct traffic_worker *worker = context;
+    struct iovec frames[CHECK_BATCH];
     uint64_t bytes = 0;
+    unsigned waiting = 0;
 
     for (unsigned i = 0; i < count; i++) {
         bytes += packets[i].length;
-        vw_probe_read(&worker->reader, whole(worker, &packets[i]),
-                      (uint32_t)vw_min64(packets[i].length, VW_PROBE_MAX_FRAME));
+        frames[waiting++] = (struct iovec){whole(worker, &packets[i]),
+                                           vw_min64(packets[i].length, VW_PROBE_MAX_FRAME)};
+        /* What was put together is to be checked before the next one takes its place. */
+        if (waiting == CHECK_BATCH || packets[i].piece_count != 1 || i + 1 == count) {
+            vw_probe_read_burst(&worker->reader, frames, waiting);
+            waiting = 0;
+        }
     }
     traffic_count(&worker->received_frames, count);
     traffic_count(&worker->received_bytes, bytes);

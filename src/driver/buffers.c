@@ -103,7 +103,9 @@ int vw_rx_create(struct vw_driver_pair *pair)
         return error;
     rx->flat = is_flat(net);
     rx->buffer_count = 2 * size;
-    rx->buffers = calloc(rx->buffer_count, sizeof(*rx->buffers));
+    rx->buffers = aligned_alloc(VW_CACHE_LINE, rx->buffer_count * sizeof(*rx->buffers));
+    if (rx->buffers)
+        memset(rx->buffers, 0, rx->buffer_count * sizeof(*rx->buffers));
     rx->done_capacity = size + VW_RX_BATCH;
     rx->done = calloc(rx->done_capacity, sizeof(*rx->done));
     if (!rx->buffers || !rx->done)
@@ -134,18 +136,6 @@ static unsigned post_entries(const struct vw_rx *rx)
     return rx->queue.segments || rx->flat ? 1 : rx->shape.descriptors;
 }
 
-void vw_rx_put_back(struct vw_rx *rx, struct vw_rx_buffer *first)
-{
-    while (first) {
-        struct vw_rx_buffer *buffer = first;
-
-        first = buffer->next;
-        buffer->next = rx->free;
-        rx->free = buffer;
-        rx->free_count++;
-    }
-}
-
 static bool grow(struct vw_shared *shared, struct vw_rx *rx, struct vw_rx_buffer *buffer,
                  uint32_t bytes)
 {
@@ -158,14 +148,19 @@ static bool grow(struct vw_shared *shared, struct vw_rx *rx, struct vw_rx_buffer
     return buffer->memory != NULL;
 }
 
-/* Gives a free buffer memory of the present shape. */
-static VW_ALWAYS_INLINE bool equip(struct vw_driver_pair *pair, struct vw_rx_buffer *buffer)
+/* Bytes of the next buffers. */
+static uint32_t bytes_of(const struct vw_rx *rx)
+{
+    return rx->shape.mode == VW_RX_MERGEABLE ? vw_rx_mergeable_bytes(&rx->shape, &rx->average)
+                                             : rx->shape.bytes;
+}
+
+/* Gives a free buffer `bytes` of memory, and the present shape. */
+static VW_ALWAYS_INLINE bool equip(struct vw_driver_pair *pair, struct vw_rx_buffer *buffer,
+                                   uint32_t bytes)
 {
     struct vw_rx *rx = &pair->rx;
-    uint32_t bytes = rx->shape.bytes;
 
-    if (rx->shape.mode == VW_RX_MERGEABLE)
-        bytes = vw_rx_mergeable_bytes(&rx->shape, &rx->average);
     /* A big buffer's memory is its pages, a little more than its bytes. */
     if (vw_unlikely(buffer->capacity < bytes) && !grow(&pair->net->shared, rx, buffer, bytes))
         return false;
@@ -183,7 +178,7 @@ bool vw_rx_has_memory(struct vw_driver_pair *pair)
 
     vw_pair_lock(pair);
     for (struct vw_rx_buffer *buffer = rx->free; buffer && count < wanted; buffer = buffer->next) {
-        if (!equip(pair, buffer))
+        if (!equip(pair, buffer, bytes_of(rx)))
             break;
         count++;
     }
@@ -220,38 +215,71 @@ static unsigned big_segments(const struct vw_rx *rx, const struct vw_rx_buffer *
     return count;
 }
 
-static VW_ALWAYS_INLINE int post(struct vw_rx *rx, struct vw_rx_buffer *buffer)
-{
-    struct vw_segment segments[VW_BIG_MAX_PAGES + 2];
-    unsigned count = 1;
-
-    if (buffer->pages > 0)
-        count = big_segments(rx, buffer, segments);
-    else
-        segments[0] = (struct vw_segment){(uintptr_t)buffer->memory, buffer->size};
-    return vw_driver_ring_add(&rx->queue.ring, segments, 0, count, buffer);
-}
-
-static unsigned post_all(struct vw_driver_pair *pair)
+/* Takes a free buffer out of the list, with memory. NULL: there is none. */
+static VW_ALWAYS_INLINE struct vw_rx_buffer *take_free(struct vw_driver_pair *pair, uint32_t bytes)
 {
     struct vw_rx *rx = &pair->rx;
-    unsigned count = 0;
-    unsigned entries = post_entries(rx);
+    struct vw_rx_buffer *buffer = rx->free;
 
-    while (rx->free && rx->queue.ring.free >= entries) {
-        struct vw_rx_buffer *buffer = rx->free;
+    if (vw_unlikely(!buffer || !equip(pair, buffer, bytes)))
+        return NULL;
+    rx->free = buffer->next;
+    rx->free_count--;
+    buffer->next = NULL;
+    return buffer;
+}
 
-        if (!equip(pair, buffer))
-            break;
-        rx->free = buffer->next;
-        rx->free_count--;
-        buffer->next = NULL;
-        if (post(rx, buffer) != 0) { /* only a broken ring refuses here */
-            vw_rx_put_back(rx, buffer);
+/* Posts buffers of several pieces, while there is room. */
+static unsigned post_chains(struct vw_driver_pair *pair)
+{
+    struct vw_rx *rx = &pair->rx;
+    struct vw_segment segments[VW_BIG_MAX_PAGES + 2];
+    unsigned entries = post_entries(rx), count = 0;
+    struct vw_rx_buffer *buffer;
+
+    while (rx->queue.ring.free >= entries && (buffer = take_free(pair, bytes_of(rx))) != NULL) {
+        unsigned pieces = big_segments(rx, buffer, segments);
+
+        if (vw_driver_ring_add(&rx->queue.ring, segments, 0, pieces, buffer) != 0) {
+            vw_rx_put_back(rx, buffer); /* only a broken ring refuses here */
             break;
         }
         count++;
     }
+    return count;
+}
+
+/* Buffers that go into the ring together. */
+#define POST_BATCH 64
+
+/* Posts buffers of one piece. Fewer than POST_BATCH: no more have room, or are there. */
+static unsigned post_batch(struct vw_driver_pair *pair)
+{
+    struct vw_plain_buffer batch[POST_BATCH];
+    struct vw_rx *rx = &pair->rx;
+    struct vw_rx_buffer *buffer;
+    uint32_t bytes = bytes_of(rx), count = 0, room = rx->queue.ring.free;
+
+    if (room > POST_BATCH)
+        room = POST_BATCH;
+    while (count < room && (buffer = take_free(pair, bytes)) != NULL)
+        batch[count++] =
+            (struct vw_plain_buffer){{(uintptr_t)buffer->memory, buffer->size}, buffer};
+    uint32_t added = vw_driver_ring_add_writable(&rx->queue.ring, batch, count);
+    while (vw_unlikely(count > added)) /* only a broken ring refuses here */
+        vw_rx_put_back(rx, batch[--count].token);
+    return added;
+}
+
+static unsigned post_all(struct vw_driver_pair *pair)
+{
+    unsigned count = 0, posted;
+
+    if (pair->rx.shape.pages > 0 && !pair->rx.flat)
+        return post_chains(pair);
+    do
+        count += posted = post_batch(pair);
+    while (posted == POST_BATCH);
     return count;
 }
 

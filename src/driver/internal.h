@@ -118,7 +118,7 @@ struct vw_rx_buffer {
     uint32_t capacity;         /* bytes of its memory; 0: it has none yet */
     uint32_t pages;            /* big: as posted; 0: header and frame in one run of memory */
     struct vw_piece pieces[VW_RX_MAX_PIECES];
-};
+} __attribute__((aligned(VW_CACHE_LINE))); /* a frame in one piece needs one line of it */
 
 struct vw_rx {
     struct vw_driver_queue queue;
@@ -277,7 +277,18 @@ unsigned vw_rx_refill(struct vw_driver_pair *pair, bool all);
 unsigned vw_rx_take(struct vw_driver_pair *pair, struct vw_rx_packet *packets, unsigned count);
 bool vw_rx_pending(struct vw_driver_pair *pair);
 void vw_rx_salvage(struct vw_driver_pair *pair); /* keeps what the ring has, before it is reset */
-void vw_rx_put_back(struct vw_rx *rx, struct vw_rx_buffer *first); /* a whole frame's buffers */
+/* Frees a whole frame's buffers. */
+static inline void vw_rx_put_back(struct vw_rx *rx, struct vw_rx_buffer *first)
+{
+    while (first) {
+        struct vw_rx_buffer *buffer = first;
+
+        first = buffer->next;
+        buffer->next = rx->free;
+        rx->free = buffer;
+        rx->free_count++;
+    }
+}
 void vw_rx_disarm(struct vw_rx *rx);
 bool vw_rx_arm(struct vw_rx *rx);                   /* false: there is a frame */
 bool vw_rx_has_memory(struct vw_driver_pair *pair); /* for buffers of the present shape. No lock */

@@ -4,9 +4,11 @@
  *
  * Theory of operation
  * -------------------
- * Used buffers are reaped in bulk and handed out one frame at a time. The ring has compared each
- * length with what was posted. The header is copied once and then checked; a frame whose header
- * asks for what was not negotiated, or points outside of the frame, is dropped and counted.
+ * Used buffers are reaped in bulk, and frames handed out a burst at a time. The ring has compared
+ * each length with what was posted. Most frames lie in one buffer and their header asks for
+ * nothing: one look at it is enough (take_plain_frames). Of all others (take_frame) the header is
+ * copied once and then checked; a frame whose header asks for what was not negotiated, or points
+ * outside of the frame, is dropped and counted.
  *
  * With mergeable buffers the header says how many buffers the frame has. All of them become used
  * together (5.1.6.4), so that they are there when the first one is. A device that says otherwise,
@@ -249,6 +251,73 @@ static VW_ALWAYS_INLINE enum outcome take_frame(struct vw_driver_pair *pair,
     return GOOD;
 }
 
+/* The last word of a header that is zero but for num_buffers, which is behind csum_offset. */
+#define ONE_BUFFER (UINT32_C(1) << 16)
+
+/*
+ * The short way: a frame in one buffer, with a header of zeros. False: it is not one, and nothing
+ * was done yet. The header is compared in private memory; it asks for nothing, so that there is
+ * nothing to check in it.
+ */
+static VW_ALWAYS_INLINE bool take_plain(const struct vw_completion *done, bool mergeable,
+                                        struct vw_rx_packet *packet)
+{
+    struct vw_rx_buffer *buffer = done->token;
+    const uint32_t header_size = sizeof(struct virtio_net_hdr_v1);
+
+    if (vw_unlikely(buffer->pages > 0 || done->length < header_size + VW_NET_ETHERNET_HEADER ||
+                    vw_load_le64((const void *)buffer->memory) != 0))
+        return false;
+    uint32_t end = vw_load_le32((const void *)(buffer->memory + sizeof(uint64_t)));
+    if (vw_unlikely(end != ONE_BUFFER && (mergeable || end != 0)))
+        return false;
+    uint32_t length = done->length - header_size;
+    buffer->pieces[0] = (struct vw_piece){buffer->memory + header_size, length};
+    *packet = (struct vw_rx_packet){
+        .pieces = buffer->pieces, .piece_count = 1, .length = length, .handle = buffer};
+    return true;
+}
+
+/* How many frames ahead of the one that is taken its lines are sent for: with two lines each, as
+ * many as a core has under way at once (16 on the processors of today). */
+#define AHEAD 8
+
+/* A frame's header, and where a short frame ends: the device's core has just written both. */
+static VW_ALWAYS_INLINE void send_for(const struct vw_completion *done)
+{
+    const struct vw_rx_buffer *buffer = done->token;
+
+    vw_prefetch(buffer->memory);
+    vw_prefetch(buffer->memory + VW_CACHE_LINE);
+}
+
+/* Takes frames the short way from what was reaped, until there is one that is not of that kind. */
+static unsigned take_plain_frames(struct vw_driver_pair *pair, struct vw_rx_packet *packets,
+                                  unsigned count, uint64_t *bytes)
+{
+    struct vw_rx *rx = &pair->rx;
+    const struct vw_completion *done = &rx->done[rx->done_next];
+    const bool mergeable = rx->shape.mode == VW_RX_MERGEABLE;
+    unsigned left = rx->done_count - rx->done_next, taken = 0;
+
+    if (count > left)
+        count = left;
+    for (unsigned i = 0; i < count && i < AHEAD; i++)
+        send_for(&done[i]);
+    while (taken < count) {
+        if (taken + AHEAD < count)
+            send_for(&done[taken + AHEAD]);
+        if (!take_plain(&done[taken], mergeable, &packets[taken]))
+            break;
+        *bytes += packets[taken].length;
+        if (mergeable)
+            vw_average_add(&rx->average, packets[taken].length);
+        taken++;
+    }
+    rx->done_next += taken;
+    return taken;
+}
+
 /* Nothing that was reaped with a broken frame can be trusted to begin one. */
 static void discard(struct vw_rx *rx)
 {
@@ -260,10 +329,17 @@ unsigned vw_rx_take(struct vw_driver_pair *pair, struct vw_rx_packet *packets, u
 {
     struct vw_rx *rx = &pair->rx;
     bool average = rx->shape.mode == VW_RX_MERGEABLE;
+    bool short_way = pair->net->header_size == sizeof(struct virtio_net_hdr_v1);
     uint64_t bytes = 0;
     unsigned taken = 0;
 
     while (taken < count && vw_rx_pending(pair)) {
+        unsigned plain =
+            short_way ? take_plain_frames(pair, &packets[taken], count - taken, &bytes) : 0;
+
+        taken += plain;
+        if (plain > 0)
+            continue;
         enum outcome outcome = take_frame(pair, &packets[taken]);
 
         if (vw_unlikely(outcome != GOOD)) {
