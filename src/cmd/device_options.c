@@ -156,6 +156,8 @@ static int parse_features(const char *text, uint64_t *off, uint64_t *on)
         list_features();
         return EXIT_SUCCESS;
     }
+    if (*text == '\0')
+        return fail("--features: names none%s", "");
     while (*text != '\0') {
         size_t item = strcspn(text, ",");
         const char *equals = memchr(text, '=', item);
@@ -253,25 +255,44 @@ static int parse_worker_option(int option, const char *argument, struct device_a
     return status;
 }
 
+/* What is given twice contradicts itself, but for --features, which adds up, and the sockets, each
+ * of which begins another device. */
+static int note_given(struct device_arguments *device, int option)
+{
+    uint64_t given = vw_bit((unsigned)(option - OPTION_SOCKET_PATH));
+
+    if (option == OPTION_SOCKET_PATH || option == OPTION_FD || option == OPTION_FEATURES)
+        return -1;
+    for (unsigned i = 0; (device->given & given) != 0 && options[i].name != NULL; i++)
+        if (options[i].val == option)
+            return fail("--%s is given twice for one device", options[i].name);
+    device->given |= given;
+    return -1;
+}
+
 static int parse_device_option(struct device_command_line *line, int option, const char *argument,
                                struct device_arguments **current)
 {
     struct device_arguments *device = *current;
     unsigned long number = 0;
-    int status = parse_worker_option(option, argument, device);
+    int status = note_given(device, option);
 
+    if (status < 0)
+        status = parse_worker_option(option, argument, device);
     if (status != -2)
         return status;
     status = -1;
     switch (option) {
     case OPTION_SOCKET_PATH:
-        if (*argument == '\0')
-            return fail("--socket-path: the path is empty%s", "");
-        status = begin_device(line, current);
+        status = check_socket_path("device", argument);
+        if (status < 0)
+            status = begin_device(line, current);
         (*current)->device.socket_path = argument;
         break;
     case OPTION_FD:
         status = parse_number("device", "fd", argument, 0, 1 << 20, &number);
+        if (status < 0)
+            status = check_socket("device", (int)number);
         if (status < 0)
             status = begin_device(line, current);
         (*current)->device.fd = (int)number;
@@ -334,6 +355,23 @@ static int parse_program_option(struct device_command_line *line, int option, co
     return -2;
 }
 
+/* Two devices on one socket would take each other's front-ends. */
+static int check_other_sockets(const struct device_command_line *line, unsigned index)
+{
+    const struct vw_device_options *device = &line->devices[index].device;
+
+    for (unsigned i = 0; i < index; i++) {
+        const struct vw_device_options *other = &line->devices[i].device;
+
+        if (device->socket_path != NULL && other->socket_path != NULL &&
+            strcmp(device->socket_path, other->socket_path) == 0)
+            return fail("--socket-path=%s is given for two devices", device->socket_path);
+        if (device->fd >= 0 && device->fd == other->fd)
+            return fail("one --fd is given for two devices%s", "");
+    }
+    return -1;
+}
+
 static int check_devices(const struct device_command_line *line)
 {
     for (unsigned i = 0; i < line->count; i++) {
@@ -345,6 +383,8 @@ static int check_devices(const struct device_command_line *line)
             return fail("no port: give --port, for example --port tap,name=vw0%s", "");
         if (device->device.client && device->device.socket_path == NULL)
             return fail("--client needs --socket-path, not --fd%s", "");
+        if (check_other_sockets(line, i) >= 0)
+            return EXIT_USAGE;
     }
     return -1;
 }

@@ -15,6 +15,7 @@ struct device_arguments {
     struct vw_device_options device; /* port still NULL */
     const char *port;                /* description; NULL: not given */
     bool pairs_given;
+    uint64_t given; /* options that were given, by their number in device_options.c */
     unsigned cpus[VW_DEVICE_MAX_PAIRS];
 };
 

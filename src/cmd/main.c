@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,7 +54,7 @@ int command_usage_error(const char *command, const char *format, ...)
     return EXIT_USAGE;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
     if (argc < 2) {
         print_help(stderr);
@@ -72,4 +73,16 @@ int main(int argc, char **argv)
         if (strcmp(argv[1], commands[i].name) == 0)
             return commands[i].run(argc - 1, argv + 1);
     return command_usage_error("", "there is no command '%s'", argv[1]);
+}
+
+/* What was printed last has gone out, or that is an error; but not where nobody reads any more. */
+int main(int argc, char **argv)
+{
+    int status = run(argc, argv);
+
+    if (fflush(stdout) == EOF && errno != EPIPE && status == EXIT_SUCCESS) {
+        fprintf(stderr, "virtwire: standard output: %s\n", strerror(errno));
+        status = EXIT_FAILURE;
+    }
+    return status;
 }

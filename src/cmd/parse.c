@@ -7,7 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/un.h>
 
+#include "base/fd.h"
 #include "cmd/command.h"
 
 int parse_number(const char *command, const char *option, const char *text, unsigned long low,
@@ -141,5 +143,25 @@ int parse_ipv4(const char *command, const char *option, const char *text, uint32
     if (inet_pton(AF_INET, text, &wire) != 1)
         return command_usage_error(command, "--%s=%s: write it as 198.18.0.1", option, text);
     *address = ntohl(wire.s_addr);
+    return -1;
+}
+
+int check_socket_path(const char *command, const char *path)
+{
+    const size_t most = sizeof(((struct sockaddr_un *)NULL)->sun_path) - 1;
+
+    if (*path == '\0')
+        return command_usage_error(command, "--socket-path: the path is empty");
+    if (strlen(path) > most)
+        return command_usage_error(command, "--socket-path=%s: longer than %zu bytes", path, most);
+    return -1;
+}
+
+int check_socket(const char *command, int socket)
+{
+    if (!vw_fd_is_unix_socket(socket, true))
+        return command_usage_error(
+            command, "--fd=%d: that is not a UNIX stream socket; pass the number of an open one",
+            socket);
     return -1;
 }

@@ -31,4 +31,8 @@ int parse_mac(const char *command, const char *option, const char *text, uint8_t
 /* An IPv4 address, to host order. */
 int parse_ipv4(const char *command, const char *option, const char *text, uint32_t *address);
 
+/* A path that a UNIX socket can have; `socket`: an open descriptor of such a stream socket. */
+int check_socket_path(const char *command, const char *path);
+int check_socket(const char *command, int socket);
+
 #endif

@@ -163,11 +163,11 @@ static int parse_device(const struct given *given, int option, struct vw_net_opt
     switch (option) {
     case OPTION_SOCKET_PATH:
         net->socket_path = given->value;
-        return status;
+        return check_socket_path(given->command, given->value);
     case OPTION_FD:
         status = number(given, 0, 1 << 20, &value);
         net->fd = (int)value;
-        return status;
+        return status < 0 ? check_socket(given->command, net->fd) : status;
     case OPTION_LISTEN:
         net->listen = 1;
         return status;
