@@ -8,6 +8,7 @@
 #include "base/bits.h"
 #include "net/probe.h"
 #include "net/uapi.h"
+#include "port/merge.h"
 #include "port/port.h"
 
 _Static_assert(sizeof(struct virtio_net_hdr_v1) == VW_PORT_HEADER, "virtio 1.3, section 5.1.6");
@@ -50,6 +51,7 @@ struct vw_port_options {
     enum vw_port_napi napi;
     const char *path; /* NULL: not given */
     bool offload;
+    enum vw_port_coalesce coalesce;
     struct vw_probe_sizes sizes; /* count 0: not given */
     unsigned flows;              /* 0: not given */
     unsigned frames;             /* 0: without end */

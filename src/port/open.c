@@ -33,6 +33,7 @@ enum option {
     OPTION_IO,
     OPTION_NAPI,
     OPTION_PATH,
+    OPTION_COALESCE,
     OPTION_SIZE,
     OPTION_FLOWS,
     OPTION_FRAMES,
@@ -41,19 +42,13 @@ enum option {
 
 /* getsubopt()'s type lacks the const, but it writes to none of them. */
 static char *const option_names[] = {
-    [OPTION_NAME] = (char *)"name",
-    [OPTION_FD] = (char *)"fd",
-    [OPTION_QUEUES] = (char *)"queues",
-    [OPTION_MTU] = (char *)"mtu",
-    [OPTION_OFFLOAD] = (char *)"offload",
-    [OPTION_SNDBUF] = (char *)"sndbuf",
-    [OPTION_IO] = (char *)"io",
-    [OPTION_NAPI] = (char *)"napi",
-    [OPTION_PATH] = (char *)"path",
-    [OPTION_SIZE] = (char *)"size",
-    [OPTION_FLOWS] = (char *)"flows",
-    [OPTION_FRAMES] = (char *)"count",
-    [OPTION_COUNT] = NULL,
+    [OPTION_NAME] = (char *)"name",       [OPTION_FD] = (char *)"fd",
+    [OPTION_QUEUES] = (char *)"queues",   [OPTION_MTU] = (char *)"mtu",
+    [OPTION_OFFLOAD] = (char *)"offload", [OPTION_SNDBUF] = (char *)"sndbuf",
+    [OPTION_IO] = (char *)"io",           [OPTION_NAPI] = (char *)"napi",
+    [OPTION_PATH] = (char *)"path",       [OPTION_COALESCE] = (char *)"coalesce",
+    [OPTION_SIZE] = (char *)"size",       [OPTION_FLOWS] = (char *)"flows",
+    [OPTION_FRAMES] = (char *)"count",    [OPTION_COUNT] = NULL,
 };
 
 #define FOR_ALL (1U << OPTION_QUEUES | 1U << OPTION_MTU | 1U << OPTION_OFFLOAD)
@@ -66,7 +61,7 @@ static const struct kind {
 } kinds[] = {
     {"tap",
      FOR_ALL | 1U << OPTION_NAME | 1U << OPTION_FD | 1U << OPTION_SNDBUF | 1U << OPTION_IO |
-         1U << OPTION_NAPI | 1U << OPTION_PATH,
+         1U << OPTION_NAPI | 1U << OPTION_PATH | 1U << OPTION_COALESCE,
      vw_port_tap_open},
     {"loop", FOR_ALL, vw_port_loop_open},
     {"null", FOR_ALL, vw_port_null_open},
@@ -189,6 +184,7 @@ static int parse_option(enum option option, char *value, struct vw_port_options 
     static const char *const on_off[] = {"on", "off"};
     static const char *const ios[] = {"auto", "uring", "plain"};
     static const char *const napis[] = {"off", "on", "auto"};
+    static const char *const coalesces[] = {"off", "on", "auto"};
     const char *name = option_names[option];
     unsigned choice = 0;
     int result;
@@ -220,6 +216,10 @@ static int parse_option(enum option option, char *value, struct vw_port_options 
     case OPTION_PATH:
         options->path = value;
         return 0;
+    case OPTION_COALESCE:
+        result = parse_choice(name, value, coalesces, VW_ARRAY_SIZE(coalesces), &choice, error);
+        options->coalesce = (enum vw_port_coalesce)choice;
+        return result;
     case OPTION_SIZE:
         if (!vw_probe_sizes_parse(&options->sizes, value))
             return vw_port_fail(error, -EINVAL,
@@ -303,7 +303,7 @@ int vw_port_open(const char *description, unsigned queues, const struct vw_log *
                  struct vw_port **port, char *error_text, unsigned error_size)
 {
     const struct vw_port_error error = {error_text, error_size};
-    struct vw_port_options options = {.offload = true};
+    struct vw_port_options options = {.offload = true, .coalesce = VW_PORT_COALESCE_AUTO};
     char text[DESCRIPTION_MAX];
     char *rest = text;
     const struct kind *kind;

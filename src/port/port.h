@@ -84,6 +84,7 @@ struct vw_port_wait {
     X(transmit_full)       /* times that the port had no room; the frame stayed with the device */ \
     X(transmit_no_memory)  /* times that the host had no memory; the frame stayed likewise */      \
     X(transmit_linearised) /* frames in more pieces than one system call takes, copied first */    \
+    X(transmit_merged)     /* frames that went merged, which the others count as one (merge.h) */  \
     X(transmit_cut)        /* frames cut into segments, which the other counters count (cut.h) */  \
     X(transmit_checksums)  /* partial checksums completed before the port saw them (cut.h) */      \
     X(transmit_overtaken)  /* of those that failed: a later frame of the batch found memory */     \
@@ -159,7 +160,8 @@ struct vw_port {
     const struct vw_log *log;
     unsigned queue_count;
     struct vw_port_queue **queues;
-    struct vw_port_cut *cut; /* offloads in software: cut.h; NULL: none */
+    struct vw_port_cut *cut;     /* offloads in software: cut.h; NULL: none */
+    struct vw_port_merge *merge; /* coalescing: merge.h; NULL: none */
 
     /*
      * What the port is able to do, in virtio-net feature bits: CSUM, HOST_TSO4, HOST_TSO6,
@@ -205,9 +207,10 @@ struct vw_port {
  *   flows=N .............. source: number of flows
  *   count=N .............. source: frames that each queue makes in all
  *   napi=off|on|auto ..... TAP: IFF_NAPI; auto: if the kernel has it; off unless told
+ *   coalesce=on|off|auto . TAP: merge.h; auto unless told
  *   sndbuf=BYTES ......... TAP: how much may be under way in the host before transmit has to wait
  *   io=auto|uring|plain .. TAP: many frames in a system call through io_uring, or one in each;
- * auto, which it is unless told, times both and takes what is faster here
+ *                          auto, which it is unless told, times both and takes the faster one
  */
 int vw_port_open(const char *description, unsigned queues, const struct vw_log *log,
                  struct vw_port **port, char *error, unsigned error_size);

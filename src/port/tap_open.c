@@ -564,11 +564,25 @@ static int set_up_link(struct opening *opening)
     return 0;
 }
 
+/* What was asked for and cannot be had is told; what is only the default is not. */
+static int check_coalesce(const struct opening *opening)
+{
+    if (opening->options->coalesce == VW_PORT_COALESCE_ON && !opening->options->offload)
+        return vw_port_fail(
+            opening->error, -EINVAL,
+            "tap: coalesce=on needs offload=on: merged frames are for the kernel to "
+            "segment");
+    return 0;
+}
+
 static int open_all(struct opening *opening)
 {
     struct vw_tap *tap = opening->tap;
     const struct vw_port_options *options = opening->options;
-    int result = options->fd_count > 0   ? open_inherited(opening)
+    int result = check_coalesce(opening);
+
+    if (result == 0)
+        result = options->fd_count > 0   ? open_inherited(opening)
                  : options->path != NULL ? open_macvtap(opening)
                                          : open_named(opening);
 
@@ -582,6 +596,8 @@ static int open_all(struct opening *opening)
         result = choose_io(opening);
     if (result == 0)
         result = set_up_link(opening);
+    if (result == 0 && vw_port_merge(&tap->port, opening->options->coalesce) < 0)
+        result = vw_port_fail(opening->error, -ENOMEM, "%s: no memory", opening->name);
     return result;
 }
 
