@@ -118,10 +118,11 @@ int main(int argc, char **argv)
            (bridge.free[bridge.free_count] = vw_alloc(bridge.net, BUFFER_SIZE)) != NULL)
         bridge.free_count++;
     for (;;) {
+        /* First: it gives buffers back, and without any the TAP is not waited for. */
+        int busy = vw_poll(bridge.net, 0, BUDGET, receive, &bridge) >= BUDGET;
         struct pollfd wait[3] = {{bridge.tap, bridge.free_count > 0 ? POLLIN : 0, 0},
                                  {vw_queue_fd(bridge.net, 0), POLLIN, 0},
                                  {vw_net_fd(bridge.net), POLLIN, 0}};
-        int busy = vw_poll(bridge.net, 0, BUDGET, receive, &bridge) >= BUDGET;
 
         if (poll(wait, 3, busy ? 0 : -1) < 0)
             break;
