@@ -79,6 +79,17 @@ static VW_ALWAYS_INLINE void read_heads(const struct vw_device_ring *ring, struc
     }
 }
 
+/* The used entries that these chains will have. The driver read those lines last, and a store to
+ * each would have publish's barrier wait for it. */
+static VW_ALWAYS_INLINE void prefetch_used(const struct vw_device_ring *ring, uint32_t count)
+{
+    struct vring_used *used = used_ring(ring);
+    uint32_t mask = ring->config.size - 1, per_line = VW_CACHE_LINE / sizeof(used->ring[0]);
+
+    for (uint32_t i = 0; i < count; i += per_line)
+        vw_prefetch_write(&used->ring[(ring->next_used + i) & mask]);
+}
+
 static VW_ALWAYS_INLINE int gather_table(const struct vw_device_ring *ring,
                                          struct vw_gather *gather,
                                          const struct vw_descriptor *descriptor)
@@ -178,6 +189,7 @@ static uint32_t split_fetch(struct vw_device_ring *ring, struct vw_chain *chains
     if (count > max)
         count = max;
     read_heads(ring, chains, count);
+    prefetch_used(ring, count);
     struct vw_plain_region region = vw_plain_region(ring);
     struct vw_iov_pool here = *pool; /* the loop's own */
     for (; done < count; done++) {
