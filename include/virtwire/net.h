@@ -19,8 +19,8 @@
  *                has armed a call, looked again, and the descriptor may be waited for
  *   adaptive ... vw_wait spins for a bounded time, then arms and sleeps; then call vw_poll
  *
- * A pair is busy until the first vw_queue_fd or vw_wait for it: from then on, and only then, the
- * transmit policy asks for calls as it is defined to.
+ * A pair is busy until the first vw_queue_fd or vw_wait for it. From the first vw_queue_fd on the
+ * transmit policy asks for calls as it is defined to; for a caller of vw_wait that is done there.
  *
  * Buffers lie in memory that the device maps, too: from vw_alloc, or the caller's own after
  * vw_memory_add. Nothing is copied between the caller and the device's rings.
@@ -87,7 +87,7 @@ struct vw_net_options {
     int byte_queue_limits;   /* 1: limit the bytes in flight dynamically; default 1 */
     int reconnect;           /* 1: connect again when the back-end went away; default 1 */
     size_t memory;           /* bytes for vw_alloc; default 16 MiB */
-    unsigned spin_us;        /* vw_wait: how long to spin before sleeping; default 50 */
+    unsigned spin_us;        /* vw_wait: how long to spin before sleeping; default 100; 0: not */
     void (*log)(void *context, enum vw_level level, const char *line); /* or NULL */
     void *log_context;
     /* Completed transmit frames, within a call of the pair's functions or vw_net_close. `sent` is 0
@@ -243,7 +243,8 @@ VW_API int vw_queue_fd(const struct vw_net *net, unsigned pair);
 VW_API int vw_poll(struct vw_net *net, unsigned pair, unsigned budget, vw_rx_function receive,
                    void *context);
 
-/* Spins for options.spin_us, then arms and sleeps, until there is something for vw_poll, a transmit
+/* Spins for options.spin_us (if at least half of the latest waits were as short), then arms and
+ * sleeps, until there is something for vw_poll, a transmit
  * queue that was stopped goes on, the device is lost or back, or `timeout_ms` (-1: for ever) is over.
  * 1: something, 0: time is over, or a negative errno value: -EIO if one of the pair's queues is
  * broken. */
@@ -333,6 +334,9 @@ VW_API int vw_set_adaptive_coalescing(struct vw_net *net, int on);
     X(spurious_calls, "calls that found nothing")                                                  \
     X(refills, "times that buffers were posted")                                                   \
     X(ring_empty, "times that all buffers were used up")                                           \
+    X(spins_found, "times that vw_wait looked on for a while and found something")                 \
+    X(spins_vain, "times that it found nothing")                                                   \
+    X(sleeps, "times that it slept")                                                               \
     X(drop_short, "frames shorter than their headers")                                             \
     X(drop_header, "frames with an impossible header")                                             \
     X(drop_buffers, "frames whose buffers never came")

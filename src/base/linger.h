@@ -43,6 +43,13 @@ static inline void vw_linger_init(struct vw_linger *linger, uint64_t limit_ns)
     *linger = (struct vw_linger){.limit_ns = limit_ns, .share = VW_LINGER_ALL};
 }
 
+/* The gap ended for a reason that says nothing. */
+static inline void vw_linger_forget(struct vw_linger *linger)
+{
+    linger->since = 0;
+    linger->lingered = linger->slept = false;
+}
+
 /* Have enough of the last gaps been short? */
 static inline bool vw_linger_pays(const struct vw_linger *linger)
 {
@@ -78,8 +85,7 @@ static inline bool vw_linger_found(struct vw_linger *linger, uint64_t now)
         return false;
     int32_t aim = now - linger->since <= allowed ? VW_LINGER_ALL : 0;
     linger->share += (aim - linger->share) / 8;
-    linger->since = 0;
-    linger->lingered = linger->slept = false;
+    vw_linger_forget(linger);
     return lingered;
 }
 

@@ -32,9 +32,9 @@
 #define TRAFFIC_DRAIN_SECONDS 2.0
 
 enum traffic_mode {
-    TRAFFIC_ADAPTIVE, /* spin for a while, then sleep */
-    TRAFFIC_EVENTS,   /* sleep at once */
-    TRAFFIC_POLL,     /* never sleep */
+    TRAFFIC_ADAPTIVE,  /* spin for a while, then sleep */
+    TRAFFIC_INTERRUPT, /* sleep at once */
+    TRAFFIC_POLL,      /* never sleep */
 };
 
 struct traffic_options {

@@ -28,9 +28,9 @@ static const char common_help[] =
     "  --mtu=N               MTU (the device's, or 1500)\n"
     "\n"
     "waiting:\n"
-    "  --mode=adaptive|events|poll   with nothing to do: spin for a while and then sleep\n"
+    "  --mode=adaptive|interrupt|poll   with nothing to do: spin for a while and then sleep\n"
     "                        (default), sleep at once, or never sleep\n"
-    "  --spin-us=N           adaptive: microseconds to spin (50)\n"
+    "  --spin-us=N           adaptive: microseconds to spin (100)\n"
     "\n"
     "report:\n"
     "  --stats-interval=S    a line of rates every S seconds; 0 for none (1; with --json 0)\n"
@@ -132,7 +132,7 @@ static const char *const rx_modes[] = {
 };
 static const char *const modes[] = {
     [TRAFFIC_ADAPTIVE] = "adaptive",
-    [TRAFFIC_EVENTS] = "events",
+    [TRAFFIC_INTERRUPT] = "interrupt",
     [TRAFFIC_POLL] = "poll",
 };
 static const char *const off_on[] = {"off", "on"};

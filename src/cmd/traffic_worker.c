@@ -57,7 +57,7 @@ void traffic_wait(struct traffic_worker *worker, int timeout_ms)
         /* no device, or a broken queue, which the next call tells: not at once again and again */
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
         break;
-    case TRAFFIC_EVENTS:
+    case TRAFFIC_INTERRUPT:
         /* Only here: whoever asks for it has calls armed from then on. */
         called.fd = vw_queue_fd(worker->net, worker->pair);
         poll(&called, 1, timeout_ms);

@@ -33,6 +33,7 @@
 #include <stdatomic.h>
 
 #include "base/bits.h"
+#include "base/linger.h"
 #include "base/log.h"
 #include "base/shared.h"
 #include "base/urgent.h"
@@ -151,6 +152,7 @@ struct vw_driver_pair {
     bool may_wait;     /* the last vw_poll was complete: descriptors may have become readable */
     int epoll_fd;      /* both call descriptors and schedule_fd */
     int schedule_fd;
+    struct vw_linger linger[2]; /* of vw_wait: for frames, for completions */
     struct vw_tx tx;
     struct vw_rx rx;
 } __attribute__((aligned(VW_CACHE_LINE)));

@@ -22,7 +22,7 @@ void vw_net_options_init(struct vw_net_options *options)
         .byte_queue_limits = 1,
         .reconnect = 1,
         .memory = 16u << 20,
-        .spin_us = 50, /* about what a sleep and a wake-up cost together; see docs/performance.md */
+        .spin_us = 100, /* a lone frame is completed within this: docs/performance.md, "Sleeping" */
     };
 }
 

@@ -53,7 +53,7 @@ void vw_tx_policy_last(struct vw_driver_pair *pair)
 {
     struct vw_tx *tx = &pair->tx;
 
-    if (!tx->rules->reap_last || !pair->sleeps || tx->stopped)
+    if (!tx->rules->reap_last || !pair->own_loop || tx->stopped)
         return;
     tx->kick_owed |= vw_driver_ring_publish(&tx->queue.ring);
     tx->held = 0;
@@ -85,7 +85,7 @@ void vw_tx_policy_end(struct vw_driver_pair *pair, bool kicked)
     struct vw_tx *tx = &pair->tx;
     const struct vw_tx_policy_rules *rules = tx->rules;
 
-    if (!pair->sleeps)
+    if (!pair->own_loop)
         return;
     if (rules->schedule || (!kicked && rules->calls_off)) {
         vw_pair_schedule(pair);

@@ -24,7 +24,8 @@
  *     switches calls off; so it comes after, and a run that ends without a kick, against the rule
  *     of `more`, has the poll scheduled, which kicks and arms
  *   - on a broken ring, arming says that all is well and reaping finds nothing: each loop ends
- *   - nobody arms for a caller that never sleeps
+ *   - nobody arms for a caller that never sleeps, and for one that sleeps in vw_wait that alone
+ * does
  */
 #ifndef VW_DRIVER_POLICY_H
 #define VW_DRIVER_POLICY_H

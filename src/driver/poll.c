@@ -14,8 +14,9 @@
  * noted by the epoll_wait that reports it, and need not be read.
  *
  * Who waits decides who arms. In the caller's own loop (after vw_queue_fd) vw_poll does. With
- * vw_wait, it does so itself, just before it sleeps: while it spins nothing is armed, and the
- * device is spared the calls. A caller that never waits is never armed for.
+ * vw_wait, it does so itself, for the policy, too, just before it sleeps: while the caller is busy
+ * or spins nothing is armed, and the device is spared the calls. A caller that never waits is never
+ * armed for.
  */
 #include <errno.h>
 #include <sys/epoll.h>
@@ -40,6 +41,8 @@ static int watch(struct vw_driver_pair *pair, int fd, uint32_t source)
 
 int vw_pair_create(struct vw_driver_pair *pair)
 {
+    for (unsigned i = 0; i < VW_ARRAY_SIZE(pair->linger); i++)
+        vw_linger_init(&pair->linger[i], UINT64_C(1000) * pair->net->options.spin_us);
     pair->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     pair->schedule_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (pair->epoll_fd < 0 || pair->schedule_fd < 0)
@@ -179,6 +182,13 @@ static bool in_flight(const struct vw_tx *tx)
     return tx->free_count < tx->queue.size;
 }
 
+/* For completions: as the policy does it, which in vw_wait did not get to it. */
+static bool arm_transmit(struct vw_driver_pair *pair)
+{
+    return pair->tx.rules->arm_after_kick && !pair->own_loop ? vw_tx_arm_delayed(&pair->tx)
+                                                             : vw_tx_arm(&pair->tx);
+}
+
 /* Arms what is waited for. False: something is there already. */
 static bool arm(struct vw_driver_pair *pair, bool receive)
 {
@@ -190,7 +200,7 @@ static bool arm(struct vw_driver_pair *pair, bool receive)
     }
     /* What transmit armed stays as it is: it has looked again, and its policy chose the place. */
     if (vw_tx_awaited(&pair->tx) && in_flight(&pair->tx) && !pair->tx.armed &&
-        !vw_tx_arm(&pair->tx)) {
+        !arm_transmit(pair)) {
         vw_tx_disarm(&pair->tx);
         nothing = false;
     }
@@ -299,12 +309,11 @@ static bool something(struct vw_driver_pair *pair)
 /* Looks at the clock only now and then: it costs as much as a look at both rings. */
 #define LOOKS_A_GLANCE 16
 
-static bool spin(struct vw_driver_pair *pair, uint64_t limit_ns)
+static bool spin(struct vw_driver_pair *pair, struct vw_linger *linger)
 {
-    uint64_t end = vw_clock_ns() + limit_ns;
     bool found;
 
-    do {
+    while (vw_linger_goes_on(linger, vw_clock_ns())) {
         for (unsigned i = 0; i < LOOKS_A_GLANCE; i++) {
             vw_pair_lock(pair);
             found = vw_pair_is_down(pair) || something(pair) || is_broken(pair);
@@ -313,8 +322,26 @@ static bool spin(struct vw_driver_pair *pair, uint64_t limit_ns)
                 return true;
             vw_cpu_relax();
         }
-    } while (vw_clock_ns() < end);
+    }
     return false;
+}
+
+/* What the wait is for: completions come within the time that a device takes to wake up and to
+ * work, frames when somebody sends some. Each is remembered apart. */
+static struct vw_linger *linger_of(struct vw_driver_pair *pair)
+{
+    bool completions = !vw_pair_is_down(pair) && vw_tx_awaited(&pair->tx) && in_flight(&pair->tx);
+
+    return &pair->linger[completions];
+}
+
+/* The wait is over, and not by its timeout. */
+static void note_found(struct vw_driver_pair *pair, struct vw_linger *linger)
+{
+    if (linger->since != 0 && vw_linger_found(linger, vw_clock_ns()))
+        vw_counter_add(&pair->rx.counters.spins_found, 1);
+    vw_linger_forget(&pair->linger[0]);
+    vw_linger_forget(&pair->linger[1]);
 }
 
 /* Under the lock. True: nothing is there, and a call is asked for; or there is no device. */
@@ -326,9 +353,13 @@ static bool ready_to_sleep(struct vw_driver_pair *pair)
     return !something(pair) && arm(pair, true) && !is_broken(pair);
 }
 
-static int sleep_for_calls(struct vw_driver_pair *pair, int timeout_ms)
+static int sleep_for_calls(struct vw_driver_pair *pair, struct vw_linger *linger, int timeout_ms)
 {
     struct epoll_event events[SOURCES];
+
+    if (vw_linger_sleeps(linger))
+        vw_counter_add(&pair->rx.counters.spins_vain, 1);
+    vw_counter_add(&pair->rx.counters.sleeps, 1);
     int count = epoll_wait(pair->epoll_fd, events, SOURCES, timeout_ms);
     int error = errno;
 
@@ -342,6 +373,16 @@ static int sleep_for_calls(struct vw_driver_pair *pair, int timeout_ms)
     }
     vw_pair_unlock(pair);
     return count > 0 ? 1 : count == 0 ? 0 : -error;
+}
+
+static int arm_and_sleep(struct vw_driver_pair *pair, struct vw_linger *linger, int timeout_ms)
+{
+    vw_pair_lock(pair);
+    bool sleepy = ready_to_sleep(pair);
+    if (!sleepy)
+        pair->scheduled = false;
+    vw_pair_unlock(pair);
+    return sleepy ? sleep_for_calls(pair, linger, timeout_ms) : 1;
 }
 
 int vw_wait(struct vw_net *net, unsigned index, int timeout_ms)
@@ -362,16 +403,13 @@ int vw_wait(struct vw_net *net, unsigned index, int timeout_ms)
     bool found = something(pair);
     if (!down && !found)
         broken = is_broken(pair);
+    struct vw_linger *linger = linger_of(pair);
     vw_pair_unlock(pair);
     if (broken)
         return -EIO;
-    if (found || (!down && timeout_ms != 0 && net->options.spin_us > 0 &&
-                  spin(pair, (uint64_t)net->options.spin_us * 1000)))
-        return 1;
-    vw_pair_lock(pair);
-    bool sleepy = ready_to_sleep(pair);
-    if (!sleepy)
-        pair->scheduled = false;
-    vw_pair_unlock(pair);
-    return sleepy ? sleep_for_calls(pair, timeout_ms) : 1;
+    found = found || (!down && timeout_ms != 0 && spin(pair, linger));
+    int result = found ? 1 : arm_and_sleep(pair, linger, timeout_ms);
+    if (result != 0)
+        note_found(pair, linger);
+    return result;
 }

@@ -526,7 +526,7 @@ static int burst(struct vw_driver_pair *pair, const struct vw_tx_packet *packets
                  bool more)
 {
     struct vw_tx *tx = &pair->tx;
-    bool split = tx->rules->reap_last && pair->sleeps && !more && count > 0;
+    bool split = tx->rules->reap_last && pair->own_loop && !more && count > 0;
     unsigned taken;
     int error = 0;
 
@@ -549,7 +549,7 @@ static int burst(struct vw_driver_pair *pair, const struct vw_tx_packet *packets
         vw_tx_policy_end(pair, true);
     } else if (tx->held > 0) {
         vw_tx_policy_end(pair, false);
-    } else if (tx->rules->calls_off && count > 0 && pair->sleeps) {
+    } else if (tx->rules->calls_off && count > 0 && pair->own_loop) {
         vw_pair_schedule(pair); /* calls were switched off, and no frame followed */
     }
     if (vw_driver_queue_broken(&tx->queue))

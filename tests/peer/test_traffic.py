@@ -19,7 +19,7 @@ OWN = {
     "sink": ("--count",),
     "echo": (),
 }
-MODES = ("poll", "adaptive", "events")
+MODES = ("poll", "adaptive", "interrupt")
 
 
 def virtwire(*arguments):
@@ -84,7 +84,7 @@ def bad_usage():
         bad = [["--nonsense"], ["surplus"], ["--queue-pairs=0"], ["--queue-pairs=128"],
                ["--ring-size=0"], ["--ring-size=65536"], ["--ring-size=3x"], ["--rx-mode=huge"],
                ["--tx-policy=never"], ["--byte-queue-limits=maybe"], ["--mtu=67"],
-               ["--mode=sleepy"], ["--spin-us=-1"], ["--burst=0"], ["--burst=257"],
+               ["--mode=sleepy"], ["--mode=events"], ["--spin-us=-1"], ["--burst=0"], ["--burst=257"],
                ["--duration=0"], ["--duration=-1"], ["--duration=nan"], ["--duration=inf"],
                ["--duration=0x10"], ["--duration=1kk"], ["--duration="], ["--stats-interval=x"],
                ["--fd=3"]]
@@ -123,7 +123,7 @@ def to_device():
     "pktgen into a sink: all frames, none twice, in every combination"
     for packed in "on", "off":
         for mode in MODES:
-            for device_mode in "poll", "interrupt":
+            for device_mode in MODES:
                 device = VirtwireDevice(None, f"--mode={device_mode}", port="sink")
                 what = f"packed={packed}, {mode}, device {device_mode}"
                 summary = traffic("pktgen", device, "--count=20000", "--size=60-1514",
@@ -158,7 +158,7 @@ def there_and_back():
     for policy in "deferred", "orphan", "urgent", "delayed", "scheduled":
         device = VirtwireDevice(None, "--features=urgent=on", port="loop,mtu=9000")
         for arguments in (["--ring-size=64", "--burst=256", "--size=64"],
-                          ["--size=60-9014", "--mode=events"], ["--size=imix", "--flows=99"]):
+                          ["--size=60-9014", "--mode=interrupt"], ["--size=imix", "--flows=99"]):
             summary = traffic("pktgen", device, "--loop", "--count=10000", "--strict",
                               f"--tx-policy={policy}", "--urgent-every=7", *arguments)
             check_equal(summary["probe"]["frames"], 10000, f"{policy}, {arguments}")
