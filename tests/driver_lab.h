@@ -42,6 +42,8 @@ struct lab_case {
     enum manner manner;
     unsigned ring, mtu, pieces; /* pieces: most of a frame */
     unsigned pairs;             /* 0: one */
+    enum vw_device_mode device_mode;
+    unsigned busy_poll_us; /* of the device, adaptive; 0: the default */
     uint32_t shortest, longest;
     bool more;     /* bursts now and then leave their kick to the next one */
     bool hold;     /* received frames are given back late */
@@ -108,7 +110,11 @@ static inline void lab_tx_done(void *context, unsigned pair, void *token, int se
 static inline void lab_open_device(struct lab *lab, const char *port, unsigned mtu, int fd,
                                    const char *path)
 {
-    struct vw_device_options options = {.queue_pairs = lab->test->pairs ? lab->test->pairs : 1,
+    unsigned pairs = lab->test->pairs ? lab->test->pairs : 1;
+    struct vw_device_options options = {.queue_pairs = pairs,
+                                        .workers = 1 + random_below(&lab->random, pairs),
+                                        .mode = lab->test->device_mode,
+                                        .busy_poll_us = lab->test->busy_poll_us,
                                         .fd = fd,
                                         .socket_path = path,
                                         .mtu = mtu,

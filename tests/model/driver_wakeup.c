@@ -128,12 +128,16 @@ static void round_of_orphans(struct lab *lab)
     await_received(lab);
 }
 
-static void litmus(enum vw_tx_policy policy, const char *features, enum manner manner)
+/* An adaptive device gives up so soon that it sleeps at every chance, too. */
+static void litmus(enum vw_tx_policy policy, const char *features, enum manner manner,
+                   enum vw_device_mode mode)
 {
     const struct lab_case test = {.features = features,
                                   .policy = policy,
                                   .mode = VW_RX_AUTO,
                                   .manner = manner,
+                                  .device_mode = mode,
+                                  .busy_poll_us = 3,
                                   .ring = 64,
                                   .pieces = 1,
                                   .shortest = 60,
@@ -141,7 +145,8 @@ static void litmus(enum vw_tx_policy policy, const char *features, enum manner m
     struct lab *lab = lab_begin(&test, "loop");
     uint64_t count = rounds();
 
-    vw_queue_fd(lab->net, 0);
+    if (manner == OWN_LOOP) /* from then on, policies arm by themselves */
+        vw_queue_fd(lab->net, 0);
     for (uint64_t round = 0; round < (policy == VW_TX_ORPHAN ? count / 16 : count); round++) {
         if (policy == VW_TX_URGENT)
             round_of_urgent(lab);
@@ -151,9 +156,10 @@ static void litmus(enum vw_tx_policy policy, const char *features, enum manner m
             round_of_calls(lab);
     }
     assert_null(vw_queue_error(lab->net, 0));
-    print_message("# %s, %s, %s: %llu frames, slept %llu times\n", policy_name(policy), features,
-                  manner_name(manner), (unsigned long long)lab->sent,
-                  (unsigned long long)lab->waits);
+    print_message("# %s, %s, %s, device %s: %llu frames, slept %llu times\n", policy_name(policy),
+                  features, manner_name(manner),
+                  mode == VW_DEVICE_ADAPTIVE ? "adaptive" : "interrupt",
+                  (unsigned long long)lab->sent, (unsigned long long)lab->waits);
     lab_end(lab);
 }
 
@@ -164,8 +170,10 @@ static void each(enum vw_tx_policy policy)
         "packed=on,event_idx=off,in_order=off",  "packed=on,in_order=off",  "packed=on"};
 
     for (unsigned i = 0; i < VW_ARRAY_SIZE(rings); i++) {
-        litmus(policy, rings[i], OWN_LOOP);
-        litmus(policy, rings[i], WAITING);
+        for (enum manner manner = OWN_LOOP; manner <= WAITING; manner++) {
+            litmus(policy, rings[i], manner, VW_DEVICE_ADAPTIVE);
+            litmus(policy, rings[i], manner, VW_DEVICE_INTERRUPT);
+        }
     }
 }
 
