@@ -36,6 +36,7 @@ static const char help[] =
     "                          napi=off|on|auto   let the kernel merge segments; dear (off)\n"
     "  --port tap,path=/dev/tap7   a macvtap interface\n"
     "  --port tap,fd=N[:N...]  TAP descriptors that were opened before\n"
+    "  --port afxdp,if=eth0,queue=0   one queue of a network interface, through AF_XDP\n"
     "  --port null           nowhere: frames are counted and dropped\n"
     "  --port loop           back to the guest, with the MAC addresses swapped: a self-test\n"
     "  --port sink           nowhere, but probe frames (virtwire pktgen) are checked and counted\n"

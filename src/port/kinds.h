@@ -49,7 +49,9 @@ struct vw_port_options {
     unsigned sndbuf;  /* 0: not given */
     enum vw_port_io io;
     enum vw_port_napi napi;
-    const char *path; /* NULL: not given */
+    const char *path;      /* NULL: not given */
+    const char *interface; /* NULL: not given */
+    unsigned queue;        /* of the interface */
     bool offload;
     enum vw_port_coalesce coalesce;
     struct vw_probe_sizes sizes; /* count 0: not given */
@@ -78,6 +80,8 @@ int vw_port_sink_open(const struct vw_port_options *options, const struct vw_log
                       struct vw_port **port, const struct vw_port_error *error);
 int vw_port_source_open(const struct vw_port_options *options, const struct vw_log *log,
                         struct vw_port **port, const struct vw_port_error *error);
+int vw_port_afxdp_open(const struct vw_port_options *options, const struct vw_log *log,
+                       struct vw_port **port, const struct vw_port_error *error);
 int vw_port_tap_open(const struct vw_port_options *options, const struct vw_log *log,
                      struct vw_port **port, const struct vw_port_error *error);
 

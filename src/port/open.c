@@ -34,6 +34,8 @@ enum option {
     OPTION_NAPI,
     OPTION_PATH,
     OPTION_COALESCE,
+    OPTION_IF,
+    OPTION_QUEUE,
     OPTION_SIZE,
     OPTION_FLOWS,
     OPTION_FRAMES,
@@ -47,6 +49,7 @@ static char *const option_names[] = {
     [OPTION_OFFLOAD] = (char *)"offload", [OPTION_SNDBUF] = (char *)"sndbuf",
     [OPTION_IO] = (char *)"io",           [OPTION_NAPI] = (char *)"napi",
     [OPTION_PATH] = (char *)"path",       [OPTION_COALESCE] = (char *)"coalesce",
+    [OPTION_IF] = (char *)"if",           [OPTION_QUEUE] = (char *)"queue",
     [OPTION_SIZE] = (char *)"size",       [OPTION_FLOWS] = (char *)"flows",
     [OPTION_FRAMES] = (char *)"count",    [OPTION_COUNT] = NULL,
 };
@@ -63,6 +66,7 @@ static const struct kind {
      FOR_ALL | 1U << OPTION_NAME | 1U << OPTION_FD | 1U << OPTION_SNDBUF | 1U << OPTION_IO |
          1U << OPTION_NAPI | 1U << OPTION_PATH | 1U << OPTION_COALESCE,
      vw_port_tap_open},
+    {"afxdp", FOR_ALL | 1U << OPTION_IF | 1U << OPTION_QUEUE, vw_port_afxdp_open},
     {"loop", FOR_ALL, vw_port_loop_open},
     {"null", FOR_ALL, vw_port_null_open},
     {"sink", FOR_ALL, vw_port_sink_open},
@@ -213,6 +217,11 @@ static int parse_option(enum option option, char *value, struct vw_port_options 
         result = parse_choice(name, value, napis, VW_ARRAY_SIZE(napis), &choice, error);
         options->napi = (enum vw_port_napi)choice;
         return result;
+    case OPTION_IF:
+        options->interface = value;
+        return 0;
+    case OPTION_QUEUE:
+        return parse_range(name, value, 0, 4095, &options->queue, error);
     case OPTION_PATH:
         options->path = value;
         return 0;
@@ -317,7 +326,8 @@ int vw_port_open(const char *description, unsigned queues, const struct vw_log *
     kind = find_kind(name);
     if (kind == NULL)
         return vw_port_fail(&error, -EINVAL,
-                            "unknown port '%s': must be tap, loop, null, sink or source", name);
+                            "unknown port '%s': must be tap, afxdp, loop, null, sink or source",
+                            name);
     if (rest != NULL) {
         result = parse_options(kind, rest, &options, &error);
         if (result < 0)

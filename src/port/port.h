@@ -93,6 +93,7 @@ struct vw_port_wait {
     X(receive_frames)      /* frames lent to the device */                                         \
     X(receive_short)       /* dropped: shorter than the two headers */                             \
     X(receive_clipped)     /* dropped: longer than the buffer */                                   \
+    X(receive_missed)      /* AF_XDP: lost for want of a buffer or of room, says the kernel */     \
     X(receive_failed)      /* lost: the host refused to hand the frame over */
 
 struct vw_port_counters {
@@ -199,6 +200,9 @@ struct vw_port {
  *   tap,path=/dev/tap7 ... a macvtap interface, through its device
  *   tap,fd=5:6 ........... open TAP descriptors, one for each queue; after success they belong
  *                          to the port
+ *
+ *   afxdp,if=eth0,queue=0  one queue of any interface, through AF_XDP; the interface belongs to
+ *                          someone else, and its other queues go on as before
  *
  *   queues=N ............. for all; must agree with `queues`
  *   mtu=N ................ for all; a TAP's interface is set to it

@@ -21,9 +21,9 @@ def check_idle(process, what):
     check(used < 0.5, f"{what}: the device used {used} s of processor time in 2 s")
 
 
-def down_and_up():
+def down_and_up(io):
     "The TAP goes down and comes up again"
-    scene = Scene(UmlGuest)
+    scene = Scene(UmlGuest, port=tap_port(io=io))
     scene.wire.ping()
     scene.namespace.run("ip", "link", "set", "vw0", "down")
     scene.guest.shell(f"agent udp-send {HOST} 9 300 100", check=False)
@@ -33,9 +33,9 @@ def down_and_up():
     scene.finish()
 
 
-def deleted():
+def deleted(io):
     "The TAP is deleted: frames are dropped and counted, nothing spins"
-    scene = Scene(UmlGuest)
+    scene = Scene(UmlGuest, port=tap_port(io=io))
     scene.wire.ping()
     scene.namespace.run("ip", "link", "delete", "vw0")
     scene.guest.shell(f"ip neigh flush dev eth0; agent udp-send {HOST} 9 300 100", check=False)
@@ -45,9 +45,9 @@ def deleted():
     scene.finish()
 
 
-def no_buffers():
+def no_buffers(io):
     "A flood for a guest that does not run: nothing spins, and all is well when it runs again"
-    scene = Scene(UmlGuest)
+    scene = Scene(UmlGuest, port=tap_port(io=io))
     scene.wire.ping()
     scene.guest.shell("ip link set eth0 down")
     with scene.namespace.socket(kind=2) as flood:
@@ -70,4 +70,9 @@ def nothing_to_do():
     scene.finish()
 
 
-run_tests(down_and_up, deleted, no_buffers, nothing_to_do)
+def with_io(case, io):
+    return f"{case.__doc__} (io={io})", lambda: case(io)
+
+
+run_tests(*(with_io(case, io) for case in (down_and_up, deleted, no_buffers)
+            for io in ("plain", "uring")), nothing_to_do)

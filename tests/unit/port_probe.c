@@ -234,7 +234,7 @@ static void bad_options_are_refused_with_a_reason(void **state)
         {"source,count=0", 0, "from 1 to 4294967295"},
         {"source,flows=2", 3, "less than its 3 queues"},
         {"source,name=vw0", 0, "'name' is not for this kind"},
-        {"sunk", 0, "must be tap, loop, null, sink or source"},
+        {"sunk", 0, "must be tap, afxdp, loop, null, sink or source"},
     };
     struct vw_port *port;
     char error[256];

@@ -14,8 +14,9 @@ INDIRECT, EVENT_IDX, VERSION_1, PACKED, IN_ORDER = 28, 29, 32, 34, 35
 class Scene:
     """`guest` is a class or function that takes the socket's path (and `guest_options`)."""
 
-    def __init__(self, guest, *device_options, port="tap,name=vw0", mtu=None, guest_options=None):
-        self.namespace = NetNs()
+    def __init__(self, guest, *device_options, port="tap,name=vw0", mtu=None, guest_options=None,
+                 namespace=None):
+        self.namespace = namespace or NetNs()
         self.device = VirtwireDevice(self.namespace, *device_options, port=port)
         self.guest = guest(self.device.socket_path, **(guest_options or {}))
         self.mtu = mtu
