@@ -63,6 +63,7 @@ void vw_tx_resend(struct vw_driver_pair *pair)
             tx->held++;
     vw_tx_flush(pair);
     vw_tx_wake_if_room(tx);
+    vw_tx_stop_if_full(tx);
 }
 
 void vw_tx_lose_all(struct vw_driver_pair *pair)

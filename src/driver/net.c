@@ -18,6 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "driver/open.h"
 #include "driver/policy.h"
 #include "net/features.h"
 
@@ -308,7 +309,8 @@ static int open_device(struct vw_net *net, const struct vw_net_options *options)
     uint64_t offered;
     int error;
 
-    if ((error = vw_driver_take_options(net, options)) != 0 || (error = open_transport(net)) != 0)
+    if ((error = vw_driver_take_options(net, options)) != 0 ||
+        (!net->transport && (error = open_transport(net)) != 0))
         return error;
     if ((error = net->transport->ops->connect(net->transport, &offered)) != 0)
         return transport_failed(net, error, "connecting");
@@ -321,14 +323,23 @@ static int open_device(struct vw_net *net, const struct vw_net_options *options)
 int vw_net_open(const struct vw_net_options *options, struct vw_net **result, char *error,
                 size_t error_size)
 {
+    return vw_net_open_over(options, NULL, result, error, error_size);
+}
+
+int vw_net_open_over(const struct vw_net_options *options, struct vw_transport *transport,
+                     struct vw_net **result, char *error, size_t error_size)
+{
     struct vw_net *net = calloc(1, sizeof(*net));
 
     if (!net) {
+        if (transport)
+            transport->ops->close(transport);
         if (error && error_size > 0)
             snprintf(error, error_size, "no memory");
         return -ENOMEM;
     }
     net->shared.fd = -1;
+    net->transport = transport;
     int failure = open_device(net, options);
     if (failure != 0) {
         if (error && error_size > 0)

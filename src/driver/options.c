@@ -61,7 +61,7 @@ static int check_options(struct vw_net *net)
 {
     const struct vw_net_options *options = &net->options;
 
-    if ((options->socket_path != NULL) == (options->fd >= 0))
+    if (!net->transport && (options->socket_path != NULL) == (options->fd >= 0))
         return vw_driver_fail(net, -EINVAL, "give either socket_path or fd");
     if (options->listen && !options->socket_path)
         return vw_driver_fail(net, -EINVAL, "to listen, socket_path is needed");

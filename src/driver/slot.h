@@ -45,6 +45,9 @@ static VW_ALWAYS_INLINE int vw_tx_add_slot(struct vw_tx *tx, struct vw_tx_slot *
                : vw_driver_ring_add(&tx->queue.ring, slot->segments, slot->segment_count, 0, slot);
 }
 
+/* The queue is stopped if there is no room, though no frame took it. */
+void vw_tx_stop_if_full(struct vw_tx *tx);
+
 /* The queue goes on if it was stopped and there is room. */
 void vw_tx_wake_if_room(struct vw_tx *tx);
 

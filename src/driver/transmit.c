@@ -154,7 +154,8 @@ bool vw_net_in_done(const struct vw_net *net)
 
 static bool has_room(const struct vw_tx *tx)
 {
-    return tx->queue.ring.free >= tx->worst && vw_limit_open(&tx->limit);
+    /* A lost device's slots that were not told yet are in neither ring. */
+    return tx->queue.ring.free >= tx->worst && tx->free_count > 0 && vw_limit_open(&tx->limit);
 }
 
 void vw_tx_wake_if_room(struct vw_tx *tx)
@@ -456,6 +457,12 @@ static void stop(struct vw_tx *tx)
 {
     tx->stopped = true;
     vw_counter_add(&tx->counters.stops, 1);
+}
+
+void vw_tx_stop_if_full(struct vw_tx *tx)
+{
+    if (!tx->stopped && !has_room(tx))
+        stop(tx);
 }
 
 /* Adds frames until the queue stops; returns how many. *error: why the next one is refused. */
