@@ -672,6 +672,7 @@ static inline void negotiate(struct front_end *front, int socket, uint64_t featu
 
 /* How rings and buffers are made. */
 struct shape {
+    enum vw_device_mode mode;
     unsigned pairs; /* of the front-end, and of the device */
     unsigned device_pairs;
     uint32_t size;           /* of each ring but the control queue */
@@ -745,6 +746,7 @@ static inline void begin(struct running_device *running, struct front_end *front
 {
     struct vw_device_options options = {.queue_pairs = shape->device_pairs,
                                         .features_on = features & VW_NET_DEVICE_EXTRAS,
+                                        .mode = shape->mode,
                                         .batch = shape->batch,
                                         .batch_singly = shape->batch_singly,
                                         .has_mac = true,

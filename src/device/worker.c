@@ -235,17 +235,20 @@ static void *worker_main(void *argument)
     struct vw_worker *worker = argument;
 
     worker->start_error = vw_interrupt_begin(false);
-    while (!atomic_load(&worker->stop)) {
+    for (;;) {
         uint64_t deadline = VW_NO_DEADLINE;
 
+        /* First, since it may take the event that comes with a pause or the end, and does not
+         * come again: a turn that may sleep must look at both after it. */
+        if (++worker->turns % TURNS_BETWEEN_LOOKS == 0)
+            look_around(worker);
+        if (atomic_load(&worker->stop))
+            break;
         if (atomic_load(&worker->pause)) {
             park(worker);
             continue;
         }
-        bool moved = run_pairs(worker, &deadline);
-        if (++worker->turns % TURNS_BETWEEN_LOOKS == 0)
-            look_around(worker);
-        if (moved)
+        if (run_pairs(worker, &deadline))
             found_work(worker);
         else if (!goes_on(worker))
             worker_sleep(worker, deadline);
