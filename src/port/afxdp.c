@@ -410,7 +410,7 @@ static int load_program(int map_fd)
          .dst_reg = BPF_REG_2,
          .src_reg = BPF_REG_1,
          .off = offsetof(struct xdp_md, rx_queue_index)},
-        {.code = BPF_LD | BPF_DW | BPF_IMM,
+        {.code = BPF_DW, /* and BPF_LD and BPF_IMM, which are 0 */
          .dst_reg = BPF_REG_1,
          .src_reg = BPF_PSEUDO_MAP_FD,
          .imm = map_fd},
@@ -456,7 +456,7 @@ static int watch_link(struct afxdp *afxdp, const struct vw_port_options *options
                       const struct vw_port_error *error)
 {
     struct vw_port *port = &afxdp->port;
-    struct vw_link link;
+    struct vw_link link = {0};
     int result = vw_link_monitor_open(&afxdp->monitor);
 
     if (result == 0)
