@@ -256,30 +256,13 @@ static int parse_worker_option(int option, const char *argument, struct device_a
     return status;
 }
 
-/* What is given twice contradicts itself, but for --features, which adds up, and the sockets, each
- * of which begins another device. */
-static int note_given(struct device_arguments *device, int option)
-{
-    uint64_t given = vw_bit((unsigned)(option - OPTION_SOCKET_PATH));
-
-    if (option == OPTION_SOCKET_PATH || option == OPTION_FD || option == OPTION_FEATURES)
-        return -1;
-    for (unsigned i = 0; (device->given & given) != 0 && options[i].name != NULL; i++)
-        if (options[i].val == option)
-            return fail("--%s is given twice for one device", options[i].name);
-    device->given |= given;
-    return -1;
-}
-
 static int parse_device_option(struct device_command_line *line, int option, const char *argument,
                                struct device_arguments **current)
 {
     struct device_arguments *device = *current;
     unsigned long number = 0;
-    int status = note_given(device, option);
+    int status = parse_worker_option(option, argument, device);
 
-    if (status < 0)
-        status = parse_worker_option(option, argument, device);
     if (status != -2)
         return status;
     status = -1;
@@ -356,6 +339,20 @@ static int parse_program_option(struct device_command_line *line, int option, co
     return -2;
 }
 
+/* Anything may be given once, for each device or for the program, but for --features, which adds
+ * up, and the sockets, each of which begins another device. */
+static int check_given(struct device_command_line *line, struct device_arguments *device,
+                       int option, const char *name)
+{
+    bool of_program = option >= OPTION_STATS_INTERVAL;
+
+    if (option == OPTION_SOCKET_PATH || option == OPTION_FD || option == OPTION_FEATURES)
+        return -1;
+    return note_given("device", name, (unsigned)(option - OPTION_SOCKET_PATH),
+                      of_program ? "" : " for one device",
+                      of_program ? &line->given : &device->given);
+}
+
 /* Two devices on one socket would take each other's front-ends. */
 static int check_other_sockets(const struct device_command_line *line, unsigned index)
 {
@@ -393,17 +390,20 @@ static int check_devices(const struct device_command_line *line)
 int device_parse_command_line(int argc, char **argv, struct device_command_line *line)
 {
     struct device_arguments *device = next_device(line);
-    int option, status;
+    int option, place = 0, status;
 
     opterr = 0;
-    while ((option = getopt_long(argc, argv, "+:h", options, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, "+:h", options, &place)) != -1) {
         if (option == 'h')
             option = OPTION_HELP;
         if (option == ':')
             return fail("%s needs a value", argv[optind - 1]);
         if (option == '?')
             return fail("there is no option '%s'", argv[optind - 1]);
-        status = parse_program_option(line, option, optarg);
+        status =
+            option == OPTION_HELP ? -1 : check_given(line, device, option, options[place].name);
+        if (status < 0)
+            status = parse_program_option(line, option, optarg);
         if (status == -2)
             status = parse_device_option(line, option, optarg, &device);
         if (status >= 0)

@@ -22,6 +22,7 @@ struct device_arguments {
 struct device_command_line {
     struct device_arguments devices[MAX_DEVICES];
     unsigned count;
+    uint64_t given;          /* as above, options of the whole program */
     unsigned stats_interval; /* seconds; 0: no line of live counters */
     bool json;
     bool verbose;

@@ -9,8 +9,18 @@
 #include <string.h>
 #include <sys/un.h>
 
+#include "base/bits.h"
 #include "base/fd.h"
 #include "cmd/command.h"
+
+int note_given(const char *command, const char *option, unsigned number, const char *where,
+               uint64_t *given)
+{
+    if (vw_has(*given, number))
+        return command_usage_error(command, "--%s is given twice%s", option, where);
+    *given |= vw_bit(number);
+    return -1;
+}
 
 int parse_number(const char *command, const char *option, const char *text, unsigned long low,
                  unsigned long high, unsigned long *number)

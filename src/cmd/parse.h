@@ -9,6 +9,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Notes that an option is given, by a number below 64 of its own; a second time is refused, since
+ * it contradicts the first or says nothing new. `where` follows in the message, or is "". */
+int note_given(const char *command, const char *option, unsigned number, const char *where,
+               uint64_t *given);
+
 /* A whole number in a range. */
 int parse_number(const char *command, const char *option, const char *text, unsigned long low,
                  unsigned long high, unsigned long *number);

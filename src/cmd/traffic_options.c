@@ -306,6 +306,7 @@ int traffic_parse_command_line(const struct traffic_role *role, int argc, char *
     bool pktgen = strcmp(role->name, "pktgen") == 0, echo = strcmp(role->name, "echo") == 0;
     struct given given = {.command = role->name};
     int option, place = 0, status;
+    uint64_t before = 0;
 
     set_defaults(run);
     opterr = 0;
@@ -321,7 +322,10 @@ int traffic_parse_command_line(const struct traffic_role *role, int argc, char *
         }
         given.name = options[place].name;
         given.value = optarg;
-        status = parse_device(&given, option, &run->net);
+        status = note_given(role->name, given.name, (unsigned)(option - OPTION_SOCKET_PATH), "",
+                            &before);
+        if (status < 0)
+            status = parse_device(&given, option, &run->net);
         if (status == -2)
             status = parse_run(&given, option, run);
         if (status == -2)

@@ -75,6 +75,11 @@ def bad_usage():
         "cpus=99999999999999999999": [*good, "--cpus=99999999999999999999"],
         "--port is given twice": [*good, "--port=loop"], "--mac is given twice":
         [*good, "--mac=52:54:00:12:34:56", "--mac=52:54:00:12:34:56"],
+        "--stats-interval is given twice": [*good, "--stats-interval=1", "--stats-interval=2"],
+        "pktgen: --size is given twice": ["pktgen", "--size=64", "--size=1514"],
+        "sink: --json is given twice": ["sink", "--json", "--json"],
+        "echo: --socket-path is given twice":
+        ["echo", "--socket-path=" + path, "--socket-path=" + path],
         "two devices": [*good, "--socket-path=" + path, "--port=null"],
         "path is empty": ["device", "--socket-path=", "--port=null"],
         "107 bytes": ["device", "--client", "--socket-path=/" + "x" * 107, "--port=null"],
