@@ -15,7 +15,7 @@
  *
  * Where the driver can, the kernel does without a copy of its own; else it copies (settings tell).
  * In that mode a system call moves transmitted frames on, 32 at a time, and it may stop before the
- * ring is empty; then want tries again after each millisecond.
+ * ring is empty; then each receive, and want after each millisecond, tries again.
  *
  * AF_XDP knows neither checksum nor segmentation offloads here, so the port has no features, and
  * cut.h does both in front of it. What the host's own stack sends through a veth pair may still
@@ -53,6 +53,9 @@
 
 #define RETRY_TIMEOUT_MS 1
 
+/* A worker that never sleeps asks for the kernel's counters after so many turns without a frame. */
+#define IDLE_TURNS 4096
+
 #define BUSY_TRIES 25
 #define BUSY_PAUSE_MS 20
 
@@ -70,6 +73,7 @@ struct afxdp_queue {
     uint32_t free_count;
     uint64_t lent[VW_PORT_BATCH]; /* a ring of chunks, oldest first */
     uint32_t lent_first, lent_count;
+    uint32_t idle;           /* turns without a frame */
     bool down, gone, unsent; /* unsent: the kernel has not taken all of the transmit ring */
     struct vw_port_results results;
     struct iovec iov[VW_PORT_BATCH][2];
@@ -192,6 +196,17 @@ static uint32_t afxdp_complete(struct vw_port_queue *queue, enum vw_port_result 
     return vw_port_results_take(&queue_of(queue)->results, results, max);
 }
 
+/* The kernel counts the frames for which it found no chunk, or no room in the ring. */
+static void count_missed(struct afxdp_queue *queue)
+{
+    struct xdp_statistics statistics;
+    socklen_t size = sizeof(statistics);
+
+    if (getsockopt(xsk_socket__fd(queue->socket), SOL_XDP, XDP_STATISTICS, &statistics, &size) == 0)
+        vw_shared_store(&queue->queue.counters.receive_missed,
+                        statistics.rx_dropped + statistics.rx_ring_full);
+}
+
 static uint32_t afxdp_receive(struct vw_port_queue *port_queue, struct vw_frame *frames,
                               uint32_t max)
 {
@@ -199,6 +214,8 @@ static uint32_t afxdp_receive(struct vw_port_queue *port_queue, struct vw_frame 
     uint32_t index;
 
     look_whether_gone(queue);
+    if (vw_unlikely(queue->unsent) && !queue->gone)
+        kick(queue);
     max = (uint32_t)vw_min64(max, VW_PORT_BATCH - queue->lent_count);
     uint32_t count = xsk_ring_cons__peek(&queue->receive, max, &index);
     for (uint32_t i = 0; i < count; i++) {
@@ -214,6 +231,8 @@ static uint32_t afxdp_receive(struct vw_port_queue *port_queue, struct vw_frame 
         vw_port_count(&port_queue->counters.receive_frames);
     }
     xsk_ring_cons__release(&queue->receive, count);
+    if (count == 0 && ++queue->idle % IDLE_TURNS == 0)
+        count_missed(queue);
     return count;
 }
 
@@ -232,17 +251,6 @@ static void afxdp_release(struct vw_port_queue *port_queue, uint32_t count)
     queue->lent_count -= count;
     if (xsk_ring_prod__needs_wakeup(&queue->fill))
         (void)!recvfrom(xsk_socket__fd(queue->socket), NULL, 0, MSG_DONTWAIT, NULL, NULL);
-}
-
-/* The kernel counts the frames for which it found no chunk, or no room in the ring. */
-static void count_missed(struct afxdp_queue *queue)
-{
-    struct xdp_statistics statistics;
-    socklen_t size = sizeof(statistics);
-
-    if (getsockopt(xsk_socket__fd(queue->socket), SOL_XDP, XDP_STATISTICS, &statistics, &size) == 0)
-        vw_shared_store(&queue->queue.counters.receive_missed,
-                        statistics.rx_dropped + statistics.rx_ring_full);
 }
 
 static void afxdp_want(struct vw_port_queue *port_queue, bool receive, bool transmit,
