@@ -42,8 +42,8 @@ int vw_tap_ring_open(struct vw_tap_ring *ring, int fd);
 void vw_tap_ring_close(struct vw_tap_ring *ring);
 
 /*
- * True if a batch of requests costs less than half of as many system calls here, by a timing that
- * moves no frame and takes less than a millisecond.
+ * True if a batch of requests costs less than nine tenths of as many system calls here, by a timing
+ * that moves no frame and takes less than a millisecond.
  */
 bool vw_tap_ring_is_faster(struct vw_tap_ring *ring);
 
