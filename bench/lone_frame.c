@@ -5,11 +5,13 @@
  * than: an eventfd is written, and another thread, which slept in epoll_wait, says that it is
  * awake. Both are measured in turn, after naps of the same lengths.
  *
- *   lone_frame SOCKET [FRAMES [loop]]
+ *   lone_frame SOCKET [FRAMES [loop|sink [CPU]]]
  *
- * Prints one line of JSON, in microseconds.
+ * CPU is where the other thread sleeps: that of the device, for a fair comparison. Prints one line
+ * of JSON, in microseconds.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -45,7 +47,7 @@ static void nap(void)
 /* ---- the bare wake-up ------------------------------------------------------------------------ */
 
 struct sleeper {
-    int event, epoll;
+    int event, epoll, cpu;  /* cpu -1: anywhere */
     _Atomic uint64_t woken; /* when */
     atomic_bool end;
 };
@@ -54,7 +56,13 @@ static void *sleep_again_and_again(void *argument)
 {
     struct sleeper *sleeper = argument;
     struct epoll_event event;
+    cpu_set_t set;
 
+    CPU_ZERO(&set);
+    if (sleeper->cpu >= 0) {
+        CPU_SET((unsigned)sleeper->cpu, &set);
+        pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
+    }
     while (!atomic_load(&sleeper->end))
         if (epoll_wait(sleeper->epoll, &event, 1, -1) == 1)
             atomic_store(&sleeper->woken, now());
@@ -149,7 +157,7 @@ int main(int argc, char **argv)
 {
     unsigned count = argc > 2 ? (unsigned)atoi(argv[2]) : 500;
     int loop = argc > 3 && strcmp(argv[3], "loop") == 0;
-    struct sleeper sleeper = {.end = false};
+    struct sleeper sleeper = {.cpu = argc > 4 ? atoi(argv[4]) : -1};
     struct lone lone = {0};
     struct vw_net_options options;
     struct vw_rx_counters rx;
@@ -157,7 +165,7 @@ int main(int argc, char **argv)
     char error[256] = "";
 
     if (argc < 2 || count == 0) {
-        fprintf(stderr, "usage: lone_frame SOCKET [FRAMES [loop]]\n");
+        fprintf(stderr, "usage: lone_frame SOCKET [FRAMES [loop|sink [CPU]]]\n");
         return 2;
     }
     uint64_t *bare = calloc(count, sizeof(*bare)), *completed = calloc(count, sizeof(*completed)),

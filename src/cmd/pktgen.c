@@ -137,8 +137,8 @@ static void pktgen_sent(struct traffic_worker *worker, void *token)
     pktgen->free[pktgen->free_count++] = token;
 }
 
-/* How many frames ahead of being written a buffer is asked for: 8 gave 12.5 -> 21.1 million frames a
- * second towards a sink on another core (split, in order), 16 gave 19.4. */
+/* How many frames ahead of being written a buffer is asked for: 8 gave 12.5 -> 21.1 million frames
+ * a second towards a sink on another core (split, in order), 16 gave 19.4. */
 #define PREFETCH_AHEAD 8
 
 /* The device has just read the buffer: its lines are with the other core, and a store to each would
@@ -241,11 +241,11 @@ static void nap(struct traffic_worker *worker, double seconds)
     }
 }
 
-/* Must received frames be looked at in this turn? In poll mode without a loop there are none that
- * anybody wants; otherwise the poll reaps and arms, too. */
-static bool polls(const struct traffic_options *options)
+/* Must received frames be looked at in this turn? Without a loop there are none that anybody wants;
+ * but before a wait the poll gives them back, reaps and arms. */
+static bool polls(const struct traffic_options *options, bool waits)
 {
-    return options->loop || options->mode != TRAFFIC_POLL;
+    return options->loop || (waits && options->mode != TRAFFIC_POLL);
 }
 
 /* After the last frame: until all are completed and, in a loop, back. */
@@ -257,7 +257,7 @@ static void finish(struct traffic_worker *worker)
 
     while (vw_tx_in_flight(worker->net, worker->pair) > 0 ||
            (options->loop && probe->frames - probe->duplicate < worker->sent_frames)) {
-        int received = polls(options) ? traffic_poll(worker, traffic_check) : 0;
+        int received = polls(options, true) ? traffic_poll(worker, traffic_check) : 0;
 
         if (received < 0)
             return;
@@ -281,7 +281,7 @@ static void pktgen_run(struct traffic_worker *worker)
         uint64_t completed = worker->completed;
         double wait_seconds;
         int sent = send_some(worker, &wait_seconds);
-        int received = polls(options) ? traffic_poll(worker, traffic_check) : 0;
+        int received = polls(options, sent <= 0) ? traffic_poll(worker, traffic_check) : 0;
 
         if (sent < 0 || received < 0)
             return;
