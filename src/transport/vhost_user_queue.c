@@ -123,7 +123,11 @@ void vw_vhost_user_kick(struct vw_transport *transport, unsigned index)
 {
     struct vw_vhost_user *user = vw_vhost_user_of(transport);
 
-    /* It fails only when the counter is full, and then the descriptor is readable. */
+    /* It fails only when the counter is full, and then the descriptor is readable. A back-end that
+     * clears O_NONBLOCK, which it shares with us, and fills the counter makes this wait until it
+     * reads: Linux has no write to an eventfd that does not wait regardless (pwritev2 with
+     * RWF_NOWAIT is -EOPNOTSUPP there), and to look before would leave the same gap open. It is
+     * documented (virtwire-net(3)). */
     eventfd_write(user->queues[index].kick, 1);
 }
 
