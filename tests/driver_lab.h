@@ -177,8 +177,8 @@ static inline struct lab *lab_begin(const struct lab_case *test, const char *por
 
 static inline void lab_end(struct lab *lab)
 {
-    vw_flow_free(lab->flow);
     vw_net_close(lab->net);
+    vw_flow_free(lab->flow); /* only now: frames in flight count down in it */
     device_stop(&lab->running);
     device_close(&lab->running);
     free(lab);
