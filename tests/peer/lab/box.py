@@ -16,6 +16,7 @@ Without root, a user namespace gives the same rights inside the box, where the s
 """
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import signal
@@ -81,6 +82,31 @@ def _stop(number, _frame):
     raise SystemExit(128 + number)
 
 
+def _keep_mounts_to_ourselves():
+    """
+    From here on no mount of ours is seen outside. In a chroot the root of all mounts lies above our
+    own root: we go up to it for that, and come back.
+    """
+    try:
+        _mount("none", "/", None, MS_REC | MS_PRIVATE)
+        return
+    except OSError as problem:
+        if problem.errno != errno.EINVAL:  # a root that is no mount point
+            raise
+    root, here = (os.open(path, os.O_RDONLY | os.O_DIRECTORY) for path in ("/", "."))
+    os.chroot("/proc")  # so that our own root no longer ends the way up
+    os.fchdir(root)
+    while not os.path.samefile(".", ".."):
+        os.chdir("..")
+    os.chroot(".")
+    _mount("none", "/", None, MS_REC | MS_PRIVATE)
+    os.fchdir(root)
+    os.chroot(".")
+    os.fchdir(here)
+    os.close(root)
+    os.close(here)
+
+
 def enter_box(keep_visible=()):
     """
     Puts the rest of the program into the box and returns its private folder. The process outside
@@ -110,7 +136,7 @@ def enter_box(keep_visible=()):
         os._exit(1)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, _stop)
-    _mount("none", "/", None, MS_REC | MS_PRIVATE)
+    _keep_mounts_to_ourselves()
     _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
     _mount("virtwire", point, "tmpfs", MS_NOSUID | MS_NODEV)
     folder = os.path.join(point, "box")

@@ -134,8 +134,10 @@ class UmlGuest(Guest):
     def __init__(self, socket_path, memory="160M", boot=True, arguments=()):
         if not shutil.which("linux"):
             raise Failure("no User-mode Linux (package user-mode-linux): run `make deps-test`")
-        command = ["unshare", "-pf", "--kill-child", "--mount-proc", "setarch", "-R", "linux",
-                   f"mem={memory}", "initrd=" + images.uml_initramfs(), "con=null",
+        # The box has seen to the propagation of mounts.
+        command = ["unshare", "-pf", "--kill-child", "--propagation", "unchanged", "--mount-proc",
+                   "setarch", "-R", "linux", f"mem={memory}",
+                   "initrd=" + images.uml_initramfs(), "con=null",
                    "con0=fd:0,fd:1", "quiet", "panic=1", f"virtio_uml.device={socket_path}:1",
                    PLAIN_PROCESSOR, *arguments]
         super().__init__("uml", command, before_exec=without_extended_state)
