@@ -204,6 +204,10 @@ static void merge_kernels(int tap, int packet)
         const size_t header = sizeof(struct virtio_net_hdr);
         ssize_t length = recv(packet, buffer, sizeof(buffer), 0);
 
+        /* What is left to do for the ring of the port before interrupts a wait with a time limit.
+         */
+        if (length < 0 && errno == EINTR)
+            continue;
         if (length < 0)
             fail_msg("frame %u of %u: %s", received, frame_count, strerror(errno));
         if (memcmp(buffer + header + 6, frames[0].bytes + 6, 6) != 0)
