@@ -20,7 +20,7 @@ enum offset {
     AT_UDP = 34,
     AT_UDP_LENGTH = AT_UDP + 4,
     AT_MAGIC = VW_PROBE_HEADERS,
-    AT_CHECKSUM = 44,
+    AT_CHECKSUM = VW_PROBE_CONSTANT,
     AT_SUMMED = 48, /* from here on the checksum counts */
     AT_RUN = 48,
     AT_FLOW = 50,
@@ -256,13 +256,27 @@ static COLD void set_length(struct vw_probe_writer *writer, uint32_t length)
     writer->length = length;
 }
 
+/*
+ * All that is in front of the checksum. In a buffer that is used again it is there already, as a
+ * rule, and is not written then: whoever read the frame before keeps its copy of the cache line.
+ */
 static VW_ALWAYS_INLINE void write_headers(const struct vw_probe_writer *writer, uint8_t *frame,
                                            unsigned flow)
 {
-    memcpy(frame, writer->headers, 16);
+    uint64_t at_0 = get_le64(writer->headers), at_8 = get_le64(writer->headers + 8);
+    uint64_t at_32 = writer->at_32 | be16_in_word(VW_PROBE_SOURCE_PORT + flow, AT_UDP - 32);
+    uint32_t at_40 = MAGIC << 16; /* behind the UDP checksum, 0 */
+
+    if (vw_likely(((get_le64(frame) ^ at_0) | (get_le64(frame + 8) ^ at_8) |
+                   (get_le64(frame + 16) ^ writer->at_16) | (get_le64(frame + 24) ^ writer->at_24) |
+                   (get_le64(frame + 32) ^ at_32) | (get_le32(frame + 40) ^ at_40)) == 0))
+        return;
+    put_le64(frame, at_0);
+    put_le64(frame + 8, at_8);
     put_le64(frame + 16, writer->at_16);
     put_le64(frame + 24, writer->at_24);
-    put_le64(frame + 32, writer->at_32 | be16_in_word(VW_PROBE_SOURCE_PORT + flow, AT_UDP - 32));
+    put_le64(frame + 32, at_32);
+    put_le32(frame + 40, at_40);
 }
 
 /* The last bytes, fewer than eight; returns their part of the checksum. */
@@ -312,11 +326,10 @@ void vw_probe_write(struct vw_probe_writer *writer, void *memory, uint32_t lengt
     if (vw_unlikely(length != writer->length))
         set_length(writer, length);
     uint64_t identity = writer->run | (uint64_t)flow << 16 | sequence << 32;
-    uint64_t sum =
+    uint32_t sum =
         write_payload(frame, length, identity, sequence, sequence + ((uint64_t)flow << 40));
     write_headers(writer, frame, flow);
-    /* in front of the magic number the UDP checksum, 0 */
-    put_le64(frame + AT_MAGIC - 2, (uint64_t)MAGIC << 16 | sum << 32);
+    put_le32(frame + AT_CHECKSUM, sum);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */

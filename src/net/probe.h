@@ -42,6 +42,7 @@
 #include <sys/uio.h>
 
 #define VW_PROBE_HEADERS 42      /* Ethernet, IPv4, UDP */
+#define VW_PROBE_CONSTANT 44     /* so many bytes are the same in each frame of a flow and length */
 #define VW_PROBE_MIN_FRAME 60    /* the shortest Ethernet frame, without its check sequence */
 #define VW_PROBE_MAX_FRAME 65549 /* 14 + the longest IPv4 packet */
 #define VW_PROBE_UDP_PORT 9      /* discard */
