@@ -9,7 +9,7 @@ WERROR := $(if $(filter true,$(CI)),true,false)
 .PHONY: all demo test install help clean asan tsan lint deps-build deps-demo deps-test
 
 help:
-	@echo "make           build the program: $(BUILD)/virtwire"
+	@echo "make           build the program, $(BUILD)/virtwire, and the library"
 	@echo "make demo      boot a guest on it, exchange traffic, report; leaves nothing behind"
 	@echo "make test      all tests: unit, model, fuzz, real peers, sanitizers, lint (10-15 minutes)"
 	@echo "make lint      clang-tidy and cppcheck"
@@ -24,7 +24,7 @@ help:
 
 all: deps-build
 	@contrib/configure.sh $(BUILD) -Dwerror=$(WERROR)
-	@ninja -C $(BUILD) virtwire
+	@ninja -C $(BUILD) installable
 
 demo: deps-demo all
 	@python3 demo/demo.py
@@ -47,7 +47,7 @@ tsan: deps-build
 # PREFIX goes to meson only if it is given: otherwise what the build tree has stays.
 install:
 	@test -x $(BUILD)/virtwire || { echo "make install: run make first" >&2; exit 1; }
-	@$(if $(PREFIX),meson configure $(BUILD) -Dprefix=$(PREFIX) && ninja -C $(BUILD) --quiet virtwire)
+	@$(if $(PREFIX),meson configure $(BUILD) -Dprefix=$(PREFIX) && ninja -C $(BUILD) --quiet installable)
 	@meson install -C $(BUILD) --no-rebuild $(if $(DESTDIR),--destdir "$(abspath $(DESTDIR))")
 
 clean:

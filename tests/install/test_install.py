@@ -79,7 +79,21 @@ def check_headers(root, prefix, files):
         ok(c.returncode == 0, f"{os.path.basename(header)} is C11", c.stderr)
 
 
+def check_make_builds_what_it_installs():
+    """`make && make install` with nothing else in between, such as the tests' own needs."""
+    commands = run("make", "-n", "-C", SOURCE, "all").stdout.splitlines()
+    targets = next((line.split()[3:] for line in commands if line.startswith("ninja -C ")), [])
+    built = run("ninja", "-C", BUILD, "-t", "query", *targets).stdout.split() + targets
+    installed = json.loads(run("meson", "introspect", "--installed", BUILD).stdout)
+    wanted = [os.path.relpath(path, BUILD) for path in installed if path.startswith(BUILD + "/")]
+    wanted = [path for path in wanted if not os.path.islink(os.path.join(BUILD, path))
+              and not path.startswith("meson-")]  # made by meson itself
+    missing = [path for path in wanted if path not in built]
+    ok(wanted and not missing, "make builds all that make install installs", missing or commands)
+
+
 def main():
+    check_make_builds_what_it_installs()
     with tempfile.TemporaryDirectory(prefix="virtwire-install-") as root:
         done = run("meson", "install", "-C", BUILD, "--no-rebuild", "--destdir", root)
         ok(done.returncode == 0, "meson install --destdir", done.stdout + done.stderr)
