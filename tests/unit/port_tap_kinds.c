@@ -162,9 +162,7 @@ int main(void)
     if (!io_works())
         return 0;
     /* /sys and /tmp of our own: the one shows our interfaces, the other takes our node. */
-    may_make_nodes = unshare(CLONE_NEWNS) == 0 &&
-                     mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
-                     mount("sysfs", "/sys", "sysfs", 0, NULL) == 0 &&
+    may_make_nodes = enter_own_mounts() && mount("sysfs", "/sys", "sysfs", 0, NULL) == 0 &&
                      mount("tmpfs", "/tmp", "tmpfs", 0, NULL) == 0 &&
                      mknod("/tmp/probe", S_IFCHR | 0600, makedev(1, 3)) == 0;
     return cmocka_run_group_tests(tests, NULL, NULL);

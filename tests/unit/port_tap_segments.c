@@ -367,8 +367,7 @@ static bool set_flush_timeout(const char *interface)
     if (mkdtemp(folder) == NULL)
         return false;
     /* A view of this network namespace's interfaces. */
-    if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-        mount("sysfs", folder, "sysfs", 0, NULL) < 0) {
+    if (!enter_own_mounts() || mount("sysfs", folder, "sysfs", 0, NULL) < 0) {
         rmdir(folder);
         return false;
     }
@@ -396,7 +395,6 @@ static void merged_frames_are_the_kernels(void **state)
     int tap = tun_open("gro", IFF_TAP | IFF_NO_PI | IFF_NAPI);
 
     (void)state;
-    run("sysctl -qw net.ipv6.conf.gro.disable_ipv6=1");
     run("ip link set gro up");
     if (!set_flush_timeout("gro")) {
         print_message("cannot set gro_flush_timeout here: %s\n", strerror(errno));

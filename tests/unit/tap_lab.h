@@ -31,7 +31,9 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -394,6 +396,30 @@ static inline bool enter_own_namespace(void)
     }
     write_line("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1"); /* not there: no IPv6 at all */
     return true;
+}
+
+/*
+ * Mounts from here on are seen by nobody else. In a chroot the root of all mounts lies above our
+ * own root: then we go up to it for that, and come back.
+ */
+static inline bool enter_own_mounts(void)
+{
+    struct stat here, above;
+
+    if (unshare(CLONE_NEWNS) != 0)
+        return false;
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0)
+        return true;
+    int root = open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool good = root >= 0 && chroot("/proc") == 0 && fchdir(root) == 0;
+    while (good && stat(".", &here) == 0 && stat("..", &above) == 0 &&
+           (here.st_dev != above.st_dev || here.st_ino != above.st_ino))
+        good = chdir("..") == 0;
+    good = good && chroot(".") == 0 && mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
+    good = good && fchdir(root) == 0 && chroot(".") == 0;
+    if (root >= 0)
+        close(root);
+    return good;
 }
 
 /* Waits until a bridge forwards what this port sends: the kernel sees to it in its own time. */
