@@ -23,7 +23,7 @@
  * transmit policy asks for calls as it is defined to; for a caller of vw_wait that is done there.
  *
  * Buffers lie in memory that the device maps, too: from vw_alloc, or the caller's own after
- * vw_memory_add. Nothing is copied between the caller and the device's rings.
+ * vw_memory_share. Nothing is copied between the caller and the device's rings.
  *
  * The device is not trusted: what it says of buffers, lengths and offsets is checked, and a lie
  * breaks the queue (vw_queue_error), never the program.
