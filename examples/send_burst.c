@@ -23,6 +23,14 @@ static void fill(uint8_t *frame, const uint8_t source[6])
     memset(frame + 14, 0, LENGTH - 14);
 }
 
+/* Takes back what the device has sent. When that is nothing it may have gone away, which vw_process
+ * finds out. */
+static void reap(struct vw_net *net)
+{
+    if (vw_tx_reap(net, 0) <= 0)
+        vw_process(net);
+}
+
 /* One memory for all bursts: it is the caller's again when nothing is in flight. */
 static int send_all(struct vw_net *net, struct vw_piece *pieces, unsigned long count)
 {
@@ -41,10 +49,10 @@ static int send_all(struct vw_net *net, struct vw_piece *pieces, unsigned long c
         if (taken < 0)
             return taken;
         sent += (unsigned long)taken;
-        vw_tx_reap(net, 0); /* makes room, should the ring be full */
+        reap(net); /* makes room, should the ring be full */
     }
     while (vw_tx_in_flight(net, 0) > 0 && vw_queue_error(net, 0) == NULL)
-        vw_tx_reap(net, 0);
+        reap(net);
     return 0;
 }
 
@@ -64,6 +72,7 @@ int main(int argc, char **argv)
     }
     vw_net_options_init(&options);
     options.socket_path = argv[1];
+    options.reconnect = 0; /* what a lost device did not send is given up */
     if (vw_net_open(&options, &net, error, sizeof(error)) < 0) {
         fprintf(stderr, "%s\n", error);
         return 1;
@@ -80,8 +89,8 @@ int main(int argc, char **argv)
     if (result < 0)
         fprintf(stderr, "sending: %s\n", strerror(-result));
     vw_counters(net, 0, &counters, NULL);
-    printf("%" PRIu64 " frames, %" PRIu64 " bytes, %" PRIu64 " kicks\n", counters.frames,
-           counters.bytes, counters.kicks);
+    printf("%" PRIu64 " frames, %" PRIu64 " bytes, %" PRIu64 " kicks, %" PRIu64 " lost\n",
+           counters.frames, counters.bytes, counters.kicks, counters.drop_lost);
     vw_net_close(net); /* and all memory of vw_alloc */
-    return result < 0;
+    return result < 0 || counters.drop_lost > 0;
 }

@@ -90,8 +90,9 @@ static void send_frames(struct bridge *bridge)
         packet.pieces = &piece;
         packet.piece_count = 1;
         packet.token = buffer;
-        if (vw_tx_burst(bridge->net, 0, &packet, 1, 1) == 1)
-            bridge->free_count--;
+        bridge->free_count--; /* before: with some policies tx_done is called by vw_tx_burst */
+        if (vw_tx_burst(bridge->net, 0, &packet, 1, 1) != 1)
+            tx_done(bridge, 0, buffer, 0);
     }
 }
 

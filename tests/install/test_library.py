@@ -7,9 +7,11 @@ the version; prints by the Test Anything Protocol.
 import glob
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 
 BUILD, SOURCE, VERSION = sys.argv[1:4]
@@ -185,6 +187,68 @@ def examples_compile():
         check(text.startswith("usage: "), text)
 
 
+class Device:
+    """`virtwire device`, ready for a front-end."""
+
+    def __init__(self, port):
+        self.socket = INSTALLED.program(port + ".sock")
+        self.process = subprocess.Popen(
+            [os.path.join(BUILD, "virtwire"), "device", "--socket-path=" + self.socket, "--port",
+             port], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        while not os.path.exists(self.socket) and self.process.poll() is None:
+            time.sleep(0.01)
+
+    def __enter__(self):
+        return self
+
+    def connected(self):
+        while b"connected" not in self.process.stderr.readline():
+            check(self.process.poll() is None, "the device ended")
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        self.process.stderr.close()
+
+
+def begin_example(name, *arguments):
+    return subprocess.Popen([INSTALLED.program(name), *arguments], stdin=subprocess.DEVNULL,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                            env={**os.environ, "LD_LIBRARY_PATH": INSTALLED.libraries})
+
+
+def end_of(example):
+    try:
+        return example.communicate(timeout=60)[0]
+    finally:
+        example.kill()
+
+
+def examples_run():
+    "the examples send a burst, and echo"
+    with Device("null") as device:
+        text = run(INSTALLED.program("send_burst"), device.socket, "1000",
+                   LD_LIBRARY_PATH=INSTALLED.libraries)
+        check(text.startswith("1000 frames, 60000 bytes"), text)
+    with Device("source") as device:
+        example = begin_example("echo", device.socket)
+        device.connected()
+        time.sleep(0.3)
+        example.send_signal(signal.SIGINT)
+        text = end_of(example)
+        check(re.match(r"[1-9]\d* frames sent back", text) and example.returncode == 0, text)
+
+
+def example_whose_device_goes_away():
+    "the example that sends a burst ends when its device is killed, and does not wait for ever"
+    with Device("null") as device:
+        example = begin_example("send_burst", device.socket, "4000000000")
+        device.connected()
+        time.sleep(0.1)
+    text = end_of(example)
+    check(example.returncode == 1 and "sending: " in text, f"{example.returncode}: {text}")
+
+
 def manual_pages():
     "there is a manual page for each function, which names it; and for the library and the policies"
     for name in FUNCTIONS:
@@ -230,5 +294,5 @@ def main(cases):
 
 if __name__ == "__main__":
     sys.exit(main([header_is_strict, exported_symbols, archive_symbols, shared_object,
-                   link_shared_and_static, pkg_config, examples_compile, manual_pages,
-                   signatures_in_the_manual]))
+                   link_shared_and_static, pkg_config, examples_compile, examples_run,
+                   example_whose_device_goes_away, manual_pages, signatures_in_the_manual]))
