@@ -125,7 +125,7 @@ static void kick(struct afxdp_queue *queue)
     int fd = xsk_socket__fd(queue->socket);
     int error = 0;
 
-    queue->unsent = false;
+    queue->unsent = queue->down = false;
     if (!xsk_ring_prod__needs_wakeup(&queue->transmit))
         return;
     for (unsigned i = 0; i < KICKS; i++) {
