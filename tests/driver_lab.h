@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Our driver against our device, both in this process, over a socket pair; numbered frames out
- * through a loop and back, every byte compared.
+ * Our driver against our device, both in this process, over a socket pair or without one; numbered
+ * frames out through a loop and back, every byte compared.
  *
  * Theory of operation
  * -------------------
@@ -13,6 +13,8 @@
 #ifndef VW_TESTS_DRIVER_LAB_H
 #define VW_TESTS_DRIVER_LAB_H
 
+#include "device/in_process.h"
+#include "driver/open.h"
 #include "front_end.h"
 #include "virtwire/net.h"
 
@@ -45,10 +47,11 @@ struct lab_case {
     enum vw_device_mode device_mode;
     unsigned busy_poll_us; /* of the device, adaptive; 0: the default */
     uint32_t shortest, longest;
-    bool more;     /* bursts now and then leave their kick to the next one */
-    bool hold;     /* received frames are given back late */
-    bool headroom; /* the header may lie in front of the frame */
-    bool no_limit; /* no byte limit */
+    bool more;       /* bursts now and then leave their kick to the next one */
+    bool hold;       /* received frames are given back late */
+    bool headroom;   /* the header may lie in front of the frame */
+    bool no_limit;   /* no byte limit */
+    bool in_process; /* no socket, and no thread that serves the device */
     uint64_t count;
 };
 
@@ -122,7 +125,10 @@ static inline void lab_open_device(struct lab *lab, const char *port, unsigned m
                                         .has_mac = true,
                                         .mac = {0x52, 0x54, 0, 0x12, 0x34, 0x56}};
 
-    device_open(&lab->running, port, &options);
+    if (lab->test->in_process)
+        device_create(&lab->running, port, &options);
+    else
+        device_open(&lab->running, port, &options);
 }
 
 static inline void lab_buffers(struct lab *lab, unsigned count)
@@ -154,23 +160,47 @@ static inline void lab_options(struct lab *lab, struct vw_net_options *options)
     options->spin_us = test->manner == WAITING && lab->random.state % 2 ? 20 : 0;
 }
 
+/* The driver of the lab's device, which serves it with its own calls. */
+static inline void lab_open_in_process(struct lab *lab)
+{
+    struct vw_net_options options;
+    struct vw_transport *transport;
+    char error[256] = "";
+
+    lab_options(lab, &options);
+    assert_int_equal(vw_device_transport_open(lab->running.device, &transport), 0);
+    if (vw_net_open_over(&options, transport, &lab->net, error, sizeof(error)) != 0)
+        fail_msg("vw_net_open_over: %s", error);
+}
+
+static inline void lab_open_over_socket(struct lab *lab, int fd)
+{
+    struct vw_net_options options;
+    char error[256] = "";
+
+    lab_options(lab, &options);
+    options.fd = fd;
+    if (vw_net_open(&options, &lab->net, error, sizeof(error)) != 0)
+        fail_msg("vw_net_open: %s", error);
+}
+
 static inline struct lab *lab_begin(const struct lab_case *test, const char *port)
 {
     struct lab *lab = calloc(1, sizeof(*lab));
-    struct vw_net_options options;
-    char error[256] = "";
-    int ends[2];
+    int ends[2] = {-1, -1};
 
     assert_non_null(lab);
     lab->test = test;
     lab->of_pair[0] = lab;
     lab->random.state = random_seed() + test->policy * 3 + test->mode * 17 + test->manner;
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+    if (!test->in_process)
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends),
+                         0);
     lab_open_device(lab, port, test->mtu, ends[0], NULL);
-    lab_options(lab, &options);
-    options.fd = ends[1];
-    if (vw_net_open(&options, &lab->net, error, sizeof(error)) != 0)
-        fail_msg("vw_net_open: %s", error);
+    if (test->in_process)
+        lab_open_in_process(lab);
+    else
+        lab_open_over_socket(lab, ends[1]);
     lab_buffers(lab, test->ring * 2 < LAB_MAX_BUFFERS ? test->ring * 2 : LAB_MAX_BUFFERS);
     return lab;
 }
@@ -179,7 +209,8 @@ static inline void lab_end(struct lab *lab)
 {
     vw_net_close(lab->net);
     vw_flow_free(lab->flow); /* only now: frames in flight count down in it */
-    device_stop(&lab->running);
+    if (!lab->test->in_process)
+        device_stop(&lab->running);
     device_close(&lab->running);
     free(lab);
 }

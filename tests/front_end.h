@@ -73,8 +73,9 @@ static inline void *running_device_main(void *argument)
     return NULL;
 }
 
-static inline void device_open(struct running_device *running, const char *port,
-                               struct vw_device_options *options)
+/* Without a thread that serves it. */
+static inline void device_create(struct running_device *running, const char *port,
+                                 struct vw_device_options *options)
 {
     char error[256] = "";
 
@@ -86,6 +87,12 @@ static inline void device_open(struct running_device *running, const char *port,
     pthread_mutex_init(&running->lock, NULL);
     atomic_store(&running->stop, false);
     running->stop_fd = eventfd(0, EFD_CLOEXEC);
+}
+
+static inline void device_open(struct running_device *running, const char *port,
+                               struct vw_device_options *options)
+{
+    device_create(running, port, options);
     assert_int_equal(pthread_create(&running->thread, NULL, running_device_main, running), 0);
 }
 

@@ -144,6 +144,12 @@ void vw_back_end_config_changed(struct vw_device *device)
 
     if (!vw_has(device->protocol, VW_VU_PF_CONFIG))
         return;
+    if (device->in_process != NULL) {
+        device->config_changed = true;
+        vw_count(&device->counters.config_changes, 1);
+        vw_device_come_again(device);
+        return;
+    }
     pthread_mutex_lock(&channel->lock);
     if (channel->fd >= 0) {
         channel->config_noted = true;

@@ -241,7 +241,7 @@ static int create_pairs(struct vw_device *device)
     return 0;
 }
 
-static void set_retry(struct vw_device *device, unsigned milliseconds)
+void vw_device_wake_after(struct vw_device *device, unsigned milliseconds)
 {
     struct itimerspec when = {
         .it_value = {.tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1000000L + 1}};
@@ -307,9 +307,11 @@ static int open_socket(struct vw_device *device, char *error, unsigned size)
     vw_device_watch(device, device->retry_fd, EPOLLIN, VW_EVENT_RETRY);
     if (device->options.fd >= 0)
         return adopt_fd(device, error, size);
+    if (device->options.socket_path == NULL)
+        return 0;
     if (!device->options.client)
         return listen_at(device, error, size);
-    set_retry(device, 0);
+    vw_device_wake_after(device, 0);
     return 0;
 }
 
@@ -431,14 +433,14 @@ static void accept_front_end(struct vw_device *device)
                            "a front-end waits, but cannot be accepted: %s", strerror(-socket));
         device->accept_failed = true;
         vw_device_unwatch(device, device->listener.fd);
-        set_retry(device, RETRY_MS);
+        vw_device_wake_after(device, RETRY_MS);
         return;
     }
     device->accept_failed = false;
     /* The one before may have gone without our having looked yet. */
     if (device->socket >= 0)
         vw_session_readable(device);
-    if (device->socket < 0) {
+    if (!device->connected) {
         vw_session_start(device, socket);
         return;
     }
@@ -456,13 +458,13 @@ static void try_connect(struct vw_device *device)
     (void)!read(device->retry_fd, &expirations, sizeof(expirations));
     if (device->listener.fd >= 0)
         vw_device_watch(device, device->listener.fd, EPOLLIN, VW_EVENT_LISTENER);
-    if (device->listener.fd >= 0 || device->socket >= 0)
+    if (!device->options.client || device->connected)
         return;
     int socket = vw_socket_connect(device->options.socket_path);
     if (socket >= 0)
         vw_session_start(device, socket);
     else
-        set_retry(device, RETRY_MS);
+        vw_device_wake_after(device, RETRY_MS);
 }
 
 static void check_memory(struct vw_device *device)
@@ -513,18 +515,18 @@ static void handle_event(struct vw_device *device, enum vw_device_event event)
 /* After a connection: wait for the next one, in whichever way. */
 static int after_connection(struct vw_device *device)
 {
-    if (device->socket >= 0 || device->listener.fd >= 0)
+    if (device->connected || device->listener.fd >= 0)
         return 0;
     if (!device->options.client)
-        return 1;
-    set_retry(device, RETRY_MS);
+        return device->options.fd >= 0;
+    vw_device_wake_after(device, RETRY_MS);
     return 0;
 }
 
 int vw_device_process(struct vw_device *device)
 {
     struct epoll_event events[8];
-    bool connected = device->socket >= 0;
+    bool connected = device->connected;
     int count = epoll_wait(device->epoll_fd, events, VW_ARRAY_SIZE(events), 0);
 
     for (int i = 0; i < count; i++)

@@ -12,6 +12,8 @@
  * queue. All functions here are for that one thread. Devices share nothing and never wait for one
  * another.
  *
+ * A device without a socket is for a driver in the same process (in_process.h).
+ *
  * One front-end is served at a time; it may go and come back, or another may, without end. What
  * a front-end or a guest does wrong ends its connection or breaks its queue, is counted and
  * logged, and harms nothing else.
@@ -41,7 +43,7 @@ enum vw_device_mode {
 #define VW_DEVICE_BUSY_POLL_US 50
 
 struct vw_device_options {
-    const char *socket_path; /* to listen at, or to connect to; NULL with fd */
+    const char *socket_path; /* to listen at, or to connect to; NULL with fd, or for no socket */
     int fd;                  /* an open socket, listening or connected; -1 for none */
     bool client;             /* connect to socket_path, again and again, instead of listening */
     enum vw_device_mode mode;

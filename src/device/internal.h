@@ -32,6 +32,7 @@
 #include "net/header.h"
 #include "net/rarp.h"
 #include "transport/socket.h"
+#include "transport/transport.h"
 
 /* How long a frame waits for more buffers while the guest offers some, but too few. Long against
  * the time that a guest takes to post more (it does so within its next poll), short against the
@@ -72,7 +73,10 @@ struct vw_device {
     int again_fd; /* eventfd: the control thread has left something for its next turn */
 
     /* The connection. */
-    int socket; /* -1: no front-end */
+    bool connected;                        /* there is a front-end: */
+    int socket;                            /* over this socket, or -1 and */
+    const struct vw_transport *in_process; /* through this transport */
+    bool config_changed;                   /* which it is to be told */
     struct vw_socket_receiver receiver;
     uint64_t offered, acknowledged; /* virtio features, without bit 30 */
     bool front_end_features;        /* SET_FEATURES came, and */
@@ -121,6 +125,7 @@ void vw_device_unwatch(struct vw_device *device, int fd);
 void vw_device_pause(struct vw_device *device);
 void vw_device_resume(struct vw_device *device);
 void vw_device_come_again(struct vw_device *device); /* there is more for the control queue */
+void vw_device_wake_after(struct vw_device *device, unsigned milliseconds);
 void vw_device_set_rules(struct vw_device *device);
 void vw_device_reset_config(struct vw_device *device); /* as the options say */
 void vw_device_reset_mac(struct vw_device *device);
@@ -132,10 +137,16 @@ static inline struct vw_queue *vw_device_control_queue(struct vw_device *device)
     return &device->queues[2 * device->pair_count];
 }
 
-/* session.c: the front-end's connection */
+/* session.c: the front-end's connection; without a socket, that of in_process.c */
 void vw_session_start(struct vw_device *device, int socket);
 void vw_session_end(struct vw_device *device, const char *reason, bool fault);
 void vw_session_readable(struct vw_device *device);
+
+/* Checks and carries out a message that came without a socket, with a descriptor that stays the
+ * caller's, or -1. Returns 0, and in *reply the reply of a request that has one of its own; or
+ * -errno with device->why. Workers may stay paused. */
+int vw_session_request(struct vw_device *device, const struct vw_vu_message *message, int fd,
+                       struct vw_vu_message *reply);
 
 /* Back to what a front-end finds when it connects, or after a device reset. Paused. */
 void vw_session_reset_rings(struct vw_device *device);
@@ -144,6 +155,10 @@ void vw_session_reset_rings(struct vw_device *device);
  * a request with a reply of its own, *reply is that reply. */
 int vw_session_handle(struct vw_device *device, const struct vw_vu_message *message,
                       struct vw_vu_message *reply);
+
+/* messages.c: adds a region that is mapped. Returns 0, or -errno with device->why, and then the
+ * mapping is the caller's. Workers stay paused. */
+int vw_session_add_region(struct vw_device *device, const struct vw_memory_region *region);
 
 /* back_end.c: requests of ours */
 void vw_back_end_set(struct vw_device *device, int fd);

@@ -163,6 +163,14 @@ static int reset_device(struct vw_device *device, const struct vw_vu_message *me
     return 0;
 }
 
+static int add_region(struct vw_device *device, struct vw_memory *memory,
+                      const struct vw_memory_region *region)
+{
+    int error = vw_memory_add(memory, region);
+
+    return error < 0 ? refuse(device, error, "a region overlaps another or there are too many") : 0;
+}
+
 static int map_region(struct vw_device *device, struct vw_memory *memory,
                       const struct vw_vu_region *wire, int fd)
 {
@@ -177,12 +185,19 @@ static int map_region(struct vw_device *device, struct vw_memory *memory,
         return refuse(device, error, "a region reaches beyond the end of its file");
     if (error < 0)
         return refuse(device, error, "a region cannot be mapped");
-    error = vw_memory_add(memory, &region);
-    if (error < 0) {
+    error = add_region(device, memory, &region);
+    if (error < 0)
         vw_memory_unmap(&region);
-        return refuse(device, error, "a region overlaps another or there are too many");
-    }
-    return 0;
+    return error;
+}
+
+int vw_session_add_region(struct vw_device *device, const struct vw_memory_region *region)
+{
+    vw_device_pause(device);
+    int error = add_region(device, device->memory, region);
+    if (error == 0)
+        refresh_all(device);
+    return error;
 }
 
 static int set_mem_table(struct vw_device *device, const struct vw_vu_message *message,

@@ -6,6 +6,7 @@
  * socket is empty, so that a set-up of many messages costs one pause.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -17,9 +18,11 @@
 
 void vw_session_start(struct vw_device *device, int socket)
 {
-    struct vw_socket_peer peer = {0};
+    struct vw_socket_peer peer = {.pid = getpid()};
 
+    device->connected = true;
     device->socket = socket;
+    device->config_changed = false;
     device->acknowledged = 0;
     device->front_end_features = false;
     device->ring_enable = true;
@@ -31,10 +34,11 @@ void vw_session_start(struct vw_device *device, int socket)
     for (unsigned i = 0; i < device->pair_count; i++)
         vw_receive_discard(&device->pairs[i]);
     vw_count(&device->counters.connections, 1);
-    vw_socket_peer(socket, &peer);
+    if (socket >= 0)
+        vw_socket_peer(socket, &peer);
     vw_log_limited(device->log, &device->log_limit, VW_LOG_INFO, "front-end connected (process %d)",
                    (int)peer.pid);
-    if (vw_device_watch(device, socket, EPOLLIN, VW_EVENT_SOCKET) < 0)
+    if (socket >= 0 && vw_device_watch(device, socket, EPOLLIN, VW_EVENT_SOCKET) < 0)
         vw_session_end(device, "it cannot be waited for", true);
 }
 
@@ -57,12 +61,16 @@ void vw_session_reset_rings(struct vw_device *device)
 
 void vw_session_end(struct vw_device *device, const char *reason, bool fault)
 {
-    if (device->socket < 0)
+    if (!device->connected)
         return;
     vw_device_pause(device);
-    vw_device_unwatch(device, device->socket);
-    close(device->socket);
+    if (device->socket >= 0) {
+        vw_device_unwatch(device, device->socket);
+        close(device->socket);
+    }
+    device->connected = false;
     device->socket = -1;
+    device->in_process = NULL;
     vw_socket_receiver_destroy(&device->receiver);
     vw_back_end_set(device, -1);
     vw_control_queue_unwatch(device);
@@ -114,11 +122,10 @@ static bool refuse(struct vw_device *device, const struct vw_vu_message *message
     return !answer || send_reply(device, &reply);
 }
 
-/* One message. False: the connection is over. */
-static bool process_message(struct vw_device *device)
+static enum vw_vu_verdict check_message(struct vw_device *device, const char **why)
 {
     const struct vw_vu_message *message = &device->receiver.message;
-    struct vw_vu_limits limits = {
+    const struct vw_vu_limits limits = {
         .offered_features = device->offered | vw_bit(VW_VU_F_PROTOCOL_FEATURES),
         .acknowledged_features =
             device->acknowledged |
@@ -130,12 +137,20 @@ static bool process_message(struct vw_device *device)
         .max_ring_size = device->options.queue_size,
         .config_size = VW_VU_MAX_CONFIG,
     };
+
+    vw_count(&device->counters.messages, 1);
+    return vw_vu_check(VW_VU_FRONT_END, message, device->receiver.fd_count, &limits, why);
+}
+
+/* One message. False: the connection is over. */
+static bool process_message(struct vw_device *device)
+{
+    const struct vw_vu_message *message = &device->receiver.message;
     struct vw_vu_message reply;
     char text[256];
     const char *why = "";
 
-    vw_count(&device->counters.messages, 1);
-    switch (vw_vu_check(VW_VU_FRONT_END, message, device->receiver.fd_count, &limits, &why)) {
+    switch (check_message(device, &why)) {
     case VW_VU_OK:
         break;
     case VW_VU_REFUSED:
@@ -178,4 +193,28 @@ void vw_session_readable(struct vw_device *device)
                            true);
         }
     }
+}
+
+int vw_session_request(struct vw_device *device, const struct vw_vu_message *message, int fd,
+                       struct vw_vu_message *reply)
+{
+    struct vw_socket_receiver *receiver = &device->receiver;
+    int error = 0;
+
+    receiver->message = *message;
+    receiver->fd_count = fd >= 0;
+    receiver->fds[0] = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    device->why = "it cannot be done";
+    if (fd >= 0 && receiver->fds[0] < 0)
+        error = -errno;
+    if (error == 0 && check_message(device, &device->why) != VW_VU_OK)
+        error = -EINVAL;
+    if (error == 0)
+        error = vw_session_handle(device, &receiver->message, reply);
+    if (error < 0)
+        vw_count(&device->counters.messages_refused, 1);
+    fd = vw_socket_take_fd(receiver, 0); /* nobody wanted it */
+    if (fd >= 0)
+        close(fd);
+    return error;
 }

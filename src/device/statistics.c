@@ -5,7 +5,7 @@
 void vw_device_statistics(const struct vw_device *device, struct vw_device_statistics *statistics)
 {
     *statistics = (struct vw_device_statistics){
-        .connected = device->socket >= 0,
+        .connected = device->connected,
         .offered = device->offered,
         .acknowledged = device->acknowledged,
         .protocol = device->protocol,
