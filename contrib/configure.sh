@@ -9,6 +9,9 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 if [ -f "$folder/build.ninja" ]; then
     meson configure "$folder" "$@" >"$log" 2>&1 && exit 0
+elif [ -f "$folder/meson-private/coredata.dat" ]; then
+    # Interrupted while it was written anew: meson takes it for set up, ninja finds nothing.
+    meson setup --reconfigure "$folder" "$@" >"$log" 2>&1 && exit 0
 else
     meson setup "$folder" "$@" >"$log" 2>&1 && exit 0
 fi

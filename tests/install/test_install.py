@@ -92,7 +92,25 @@ def check_make_builds_what_it_installs():
     ok(wanted and not missing, "make builds all that make install installs", missing or commands)
 
 
+def check_configure():
+    """Ctrl-C while meson wrote build.ninja left a folder that no `make` could use any more."""
+    with tempfile.TemporaryDirectory(prefix="virtwire-configure-") as project:
+        with open(os.path.join(project, "meson.build"), "w", encoding="ascii") as file:
+            file.write("project('empty')\n")
+        ninja = os.path.join(project, "build", "build.ninja")
+        for _ in range(2):
+            done = subprocess.run([os.path.join(SOURCE, "contrib", "configure.sh"), "build"],
+                                  cwd=project, stdin=subprocess.DEVNULL, capture_output=True,
+                                  text=True, timeout=60)
+            there = os.path.exists(ninja)
+            if there:
+                os.unlink(ninja)
+        ok(done.returncode == 0 and there, "a build folder without build.ninja is set up again",
+           done.stdout + done.stderr)
+
+
 def main():
+    check_configure()
     check_make_builds_what_it_installs()
     with tempfile.TemporaryDirectory(prefix="virtwire-install-") as root:
         done = run("meson", "install", "-C", BUILD, "--no-rebuild", "--destdir", root)
