@@ -386,6 +386,8 @@ static void deliver_own(struct vw_pair *pair)
             break;
         }
         in->done[i] = true;
+        /* Whatever it was that ended a frame half cut: other offloads or a filter, too. */
+        in->cut = NULL;
     }
     vw_queue_publish(queue, pair, (uint32_t)(queue->counters.frames - before));
     if (vw_unlikely(in->starved && queue->coalescing.keeper != NULL))
@@ -400,6 +402,8 @@ static void deliver_others(struct vw_pair *pair)
     struct vw_net_hash hashes[VW_PORT_BATCH];
     uint16_t targets[VW_PORT_BATCH];
 
+    if (in->cut != NULL) /* a frame of ours is half cut: it goes first, even if steering changed */
+        return;
     for (uint32_t i = in->first; i < in->count; i++) {
         targets[i] = (uint16_t)pair->index;
         if (in->done[i])
