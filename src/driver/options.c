@@ -68,6 +68,13 @@ static int check_options(struct vw_net *net)
     if (options->queue_pairs < 1 || options->queue_pairs > 127)
         return vw_driver_fail(net, -EINVAL, "queue_pairs is %u; choose 1 to 127",
                               options->queue_pairs);
+    /* What the ring's format makes of it is known later; memory for it is needed before. */
+    if (options->tx_ring_size < 2 || options->tx_ring_size > 32768)
+        return vw_driver_fail(net, -EINVAL, "tx_ring_size is %u; choose 2 to 32768",
+                              options->tx_ring_size);
+    if (options->rx_ring_size < 1 || options->rx_ring_size > 32768)
+        return vw_driver_fail(net, -EINVAL, "rx_ring_size is %u; choose 1 to 32768",
+                              options->rx_ring_size);
     if ((unsigned)options->tx_policy > VW_TX_SCHEDULED)
         return vw_driver_fail(net, -EINVAL, "there is no transmit policy %d", options->tx_policy);
     if ((unsigned)options->rx_mode > VW_RX_MERGEABLE)

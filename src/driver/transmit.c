@@ -58,8 +58,6 @@ int vw_tx_create(struct vw_driver_pair *pair)
     int error = vw_driver_queue_create(net, &tx->queue, 2 * pair->index + 1, size, TABLE_SEGMENTS);
     if (error != 0)
         return error;
-    if (size < 2)
-        return vw_driver_fail(net, -EINVAL, "tx_ring_size is %u; at least 2 are needed", size);
     tx->slots = aligned_alloc(VW_CACHE_LINE, size * sizeof(*tx->slots));
     tx->free = calloc(size, sizeof(struct vw_tx_slot *));
     tx->returned = calloc(size, sizeof(struct vw_tx_slot *));

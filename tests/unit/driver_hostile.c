@@ -620,6 +620,28 @@ static void urgent_needs_a_device_that_knows_it(void **unused)
     end(world);
 }
 
+/* A ring of four thousand million entries was "no shared memory of 1472070231424 bytes". */
+static void ring_sizes_that_no_ring_has(void **unused)
+{
+    static const unsigned sizes[] = {0, 1, 32769, 4000000000u};
+    struct vw_net_options options;
+    struct vw_net *net;
+    char error[200];
+
+    (void)unused;
+    for (unsigned i = 0; i < 2 * VW_ARRAY_SIZE(sizes); i++) {
+        bool transmit = i % 2 == 0;
+
+        if (sizes[i / 2] == 1 && !transmit)
+            continue;
+        vw_net_options_init(&options);
+        options.socket_path = "/nowhere";
+        *(transmit ? &options.tx_ring_size : &options.rx_ring_size) = sizes[i / 2];
+        assert_int_equal(vw_net_open(&options, &net, error, sizeof(error)), -EINVAL);
+        assert_non_null(strstr(error, transmit ? "tx_ring_size is" : "rx_ring_size is"));
+    }
+}
+
 /* ---- at random ---- */
 
 /* Something that a device could write anywhere in what it can write to. */
@@ -752,6 +774,7 @@ int main(void)
         cmocka_unit_test(an_mtu_that_changes_at_run_time),
         cmocka_unit_test(without_a_control_queue),
         cmocka_unit_test(urgent_needs_a_device_that_knows_it),
+        cmocka_unit_test(ring_sizes_that_no_ring_has),
         cmocka_unit_test(a_device_at_random),
     };
 
