@@ -4,9 +4,12 @@
 The guest is a driver that this program plays; test_modes.py has a guest kernel for each mode."""
 
 import os
+import subprocess
 
-from harness import NetNs, VirtwireDevice, check, check_equal, run_tests, tap_port
+from harness import (PATIENCE, VIRTWIRE, NetNs, VirtwireDevice, check, check_equal, run_tests,
+                     tap_port)
 from host_link import HostLink
+from lab.process import die_with_parent
 from numbered_frames import NumberedFrames
 from virtio_driver import NetDriver
 
@@ -66,5 +69,19 @@ def matrix_case(mode, packed, port):
     return f"{mode}, {'packed' if packed else 'split'}, {port}", case
 
 
+def memory_not_to_be_locked():
+    "afxdp with less memory that may be locked than it needs: status 1, and a message that says so"
+    namespace, description, _ = veth()
+    with namespace.entered():
+        done = subprocess.run(["setpriv", "--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock",
+                               "prlimit", "--memlock=1048576", VIRTWIRE, "device",
+                               f"--port={description}", "--socket-path=/nowhere/at/all.sock"],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=PATIENCE, preexec_fn=die_with_parent)
+    check_equal((done.returncode, done.stdout), (1, ""), done.stderr)
+    check("ulimit -l" in done.stderr and "vx0" in done.stderr, f"message: {done.stderr!r}")
+
+
 run_tests(*(matrix_case(mode, packed, port) for mode in MODES for packed in (True, False)
-            for port in PORTS if port != "afxdp" or os.geteuid() == 0))
+            for port in PORTS if port != "afxdp" or os.geteuid() == 0),
+          *([memory_not_to_be_locked] if os.geteuid() == 0 else []))
