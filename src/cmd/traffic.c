@@ -17,7 +17,9 @@
 #include "base/bits.h"
 #include "base/shared.h"
 #include "cmd/command.h"
+#include "cmd/device_report.h"
 #include "cmd/json.h"
+#include "driver/open.h"
 
 /* What woke the main thread. */
 enum woke {
@@ -97,6 +99,7 @@ static int take_events(struct traffic *traffic)
 static int open_device(struct traffic *traffic)
 {
     struct vw_net_options *options = &traffic->options.net;
+    struct vw_transport *transport = NULL;
     char error[256] = "";
 
     options->log = library_log;
@@ -113,7 +116,13 @@ static int open_device(struct traffic *traffic)
         if (memory > options->memory)
             options->memory = memory;
     }
-    int result = vw_net_open(options, &traffic->net, error, sizeof(error));
+    if (traffic->options.in_process != NULL) {
+        int status =
+            traffic_device_open(&traffic->own, traffic->role, &traffic->options, &transport);
+        if (status != EXIT_SUCCESS)
+            return status;
+    }
+    int result = vw_net_open_over(options, transport, &traffic->net, error, sizeof(error));
     if (result < 0) {
         fprintf(stderr, "virtwire %s: %s\n", traffic->role->name,
                 *error != '\0' ? error : strerror(-result));
@@ -175,6 +184,14 @@ static int start_workers(struct traffic *traffic)
     return 0;
 }
 
+/* Both ends, where both are ours. */
+static void report(struct traffic *traffic, bool final)
+{
+    if (traffic->own.device != NULL)
+        report_all("in process", traffic->own.device, traffic->own.port, traffic->options.json);
+    traffic_report_all(traffic, final);
+}
+
 /* ---- running --------------------------------------------------------------------------------- */
 
 static void set_timer(int fd, double seconds, bool again)
@@ -194,7 +211,7 @@ static void on_signals(struct traffic *traffic)
 
     while (read(traffic->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
         if (info.ssi_signo == SIGUSR1)
-            traffic_report_all(traffic, false);
+            report(traffic, false);
         else
             atomic_store(&traffic->ending, true);
     }
@@ -277,6 +294,7 @@ static void close_all(struct traffic *traffic)
     /* Closing gives back what is in flight, so that the roles go after it. */
     if (traffic->net != NULL)
         vw_net_close(traffic->net);
+    traffic_device_close(&traffic->own);
     for (unsigned i = 0; i < traffic->worker_count; i++) {
         struct traffic_worker *worker = &traffic->workers[i];
 
@@ -306,7 +324,7 @@ static int run(struct traffic *traffic)
             serve(traffic);
         join_workers(traffic);
         if (error == 0)
-            traffic_report_all(traffic, true);
+            report(traffic, true);
         else
             fprintf(stderr, "virtwire %s: cannot start: %s\n", traffic->role->name,
                     strerror(-error));

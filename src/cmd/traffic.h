@@ -21,7 +21,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/log.h"
+#include "device/device.h"
 #include "net/probe.h"
+#include "transport/transport.h"
 #include "virtwire/net.h"
 
 #define TRAFFIC_MAX_PAIRS 127
@@ -39,6 +42,7 @@ enum traffic_mode {
 
 struct traffic_options {
     struct vw_net_options net;
+    const char *in_process; /* the port of a device of our own; NULL: it is reached over a socket */
     enum traffic_mode mode;
     unsigned burst;
     double duration;         /* seconds; 0: no limit */
@@ -56,6 +60,13 @@ struct traffic_options {
 };
 
 struct traffic;
+
+/* A device in this process. */
+struct traffic_device {
+    struct vw_log log;
+    struct vw_port *port;
+    struct vw_device *device;
+};
 
 struct traffic_worker {
     struct traffic *traffic;
@@ -96,6 +107,7 @@ struct traffic_role {
 struct traffic {
     const struct traffic_role *role;
     struct traffic_options options;
+    struct traffic_device own; /* with in_process */
     struct vw_net *net;
     unsigned worker_count;
     struct traffic_worker workers[TRAFFIC_MAX_PAIRS];
@@ -112,6 +124,12 @@ int traffic_main(const struct traffic_role *role, int argc, char **argv);
 /* traffic_options.c: returns -1 to go on, or an exit status. */
 int traffic_parse_command_line(const struct traffic_role *role, int argc, char **argv,
                                struct traffic_options *options);
+
+/* traffic_device.c: opens the device that options->in_process describes, and the way to it. Returns
+ * an exit status, having said what was wrong. The close may follow either. */
+int traffic_device_open(struct traffic_device *own, const struct traffic_role *role,
+                        const struct traffic_options *options, struct vw_transport **transport);
+void traffic_device_close(struct traffic_device *own);
 
 /* traffic_report.c */
 struct traffic_before {

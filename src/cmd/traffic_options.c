@@ -12,9 +12,11 @@
 
 static const char common_help[] =
     "\n"
-    "device (one of the first two):\n"
+    "device (one of the first three):\n"
     "  --socket-path=PATH    connect to the vhost-user back-end that listens there\n"
     "  --fd=N                use the open socket with this number, connected to a back-end\n"
+    "  --in-process=PORT     a device of its own, in this process, in front of a port such as\n"
+    "                        loop, sink or tap,name=vw0: man virtwire-device\n"
     "  --listen              listen at --socket-path and wait for the back-end instead\n"
     "  --no-reconnect        end when the back-end goes away (default: connect again)\n"
     "  --queue-pairs=N       queue pairs, each with a thread of its own (1)\n"
@@ -54,6 +56,7 @@ static const char common_help[] =
 enum option_code {
     OPTION_SOCKET_PATH = 256,
     OPTION_FD,
+    OPTION_IN_PROCESS,
     OPTION_LISTEN,
     OPTION_NO_RECONNECT,
     OPTION_QUEUE_PAIRS,
@@ -88,6 +91,7 @@ enum option_code {
 static const struct option options[] = {
     {"socket-path", required_argument, NULL, OPTION_SOCKET_PATH},
     {"fd", required_argument, NULL, OPTION_FD},
+    {"in-process", required_argument, NULL, OPTION_IN_PROCESS},
     {"listen", no_argument, NULL, OPTION_LISTEN},
     {"no-reconnect", no_argument, NULL, OPTION_NO_RECONNECT},
     {"queue-pairs", required_argument, NULL, OPTION_QUEUE_PAIRS},
@@ -210,6 +214,9 @@ static int parse_run(const struct given *given, int option, struct traffic_optio
     int status = -1;
 
     switch (option) {
+    case OPTION_IN_PROCESS:
+        run->in_process = given->value;
+        return status;
     case OPTION_MODE:
         status = CHOICE(given, modes, &value);
         run->mode = (enum traffic_mode)value;
@@ -284,10 +291,13 @@ static int check(const char *command, struct traffic_options *run)
 {
     const struct vw_net_options *net = &run->net;
 
-    if (net->socket_path == NULL && net->fd < 0)
-        return command_usage_error(command, "no device: give --socket-path=PATH, or --fd=N");
-    if (net->socket_path != NULL && net->fd >= 0)
-        return command_usage_error(command, "give either --socket-path or --fd");
+    unsigned ways = (net->socket_path != NULL) + (net->fd >= 0) + (run->in_process != NULL);
+
+    if (ways == 0)
+        return command_usage_error(
+            command, "no device: give --socket-path=PATH, --fd=N, or --in-process=PORT");
+    if (ways > 1)
+        return command_usage_error(command, "give one of --socket-path, --fd and --in-process");
     if (net->listen && net->socket_path == NULL)
         return command_usage_error(command, "--listen needs --socket-path");
     if (run->stats_interval == UINT32_MAX)

@@ -9,7 +9,7 @@ from harness import (PATIENCE, VIRTWIRE, Process, VirtwireDevice, check, check_e
                      private_folder, run_tests, wait_for)
 from lab.process import die_with_parent
 
-COMMON = ("--socket-path", "--fd", "--listen", "--no-reconnect", "--queue-pairs", "--ring-size",
+COMMON = ("--socket-path", "--fd", "--in-process", "--listen", "--no-reconnect", "--queue-pairs", "--ring-size",
           "--features", "--rx-mode", "--tx-policy", "--byte-queue-limits", "--mtu", "--mode",
           "--spin-us", "--burst", "--duration", "--stats-interval", "--json", "--strict",
           "--verbose", "--help")
@@ -106,6 +106,12 @@ def bad_usage():
         for arguments in [], ["--listen"], [path, "--duration"]:
             status, out, err = virtwire(command, *arguments)
             check_equal((status, out), (2, ""), f"virtwire {command} {arguments}: {err}")
+        for arguments in ([path, "--in-process=loop"], ["--in-process=loop", "--listen"],
+                          ["--in-process=carrier-pigeon"], ["--in-process="],
+                          ["--in-process=loop,queues=3"]):
+            status, out, err = virtwire(command, *arguments)
+            check_equal((status, out), (2, ""), f"virtwire {command} {arguments}: {err}")
+            check("in-process" in err or "--listen" in arguments, f"message: {err!r}")
         status, out, err = virtwire(command, path, "--features=teleport=off")
         check(status == 2 and "teleport" in err, f"unknown feature: {status}, {err!r}")
 
@@ -165,6 +171,37 @@ def there_and_back():
             check(summary["clean"], f"{policy}, {arguments}: {summary['probe']}")
             check_equal(summary["queues"][0]["transmit"]["reaped"], 10000, "frames completed")
         device.close()
+
+
+def in_process(command, port, *arguments):
+    """Runs one of the programs with a device of its own: (device, summary) of the last report."""
+    status, out, err = virtwire(command, f"--in-process={port}", "--json", *arguments)
+    check_equal((status, err), (0, ""), f"virtwire {command} --in-process={port} {arguments}: {out}")
+    device, summary = (json.loads(line) for line in out.splitlines()[-2:])
+    check("type" not in device and summary["type"] == "summary", "the device comes first")
+    check_equal(device["device"]["messages_refused"], 0, "messages refused")
+    return device, summary
+
+
+def a_device_in_the_process():
+    "Driver and device in one process: there and back, one way each, two queue pairs, each mode"
+    for mode in MODES:
+        _, summary = in_process("pktgen", "loop,mtu=9000", "--loop", "--count=10000", "--strict",
+                                "--size=60-9014", "--mode=" + mode)
+        check_equal(summary["mtu"], 9000, "MTU of the port")
+        check_equal(summary["probe"]["frames"], 10000, f"frames that came back, {mode}")
+        device, _ = in_process("pktgen", "sink", "--count=10000", "--queue-pairs=2",
+                               "--features=packed=off", "--mode=" + mode)
+        for queue in device["port"]["queues"]:
+            check_equal(queue["probe"]["frames"], 5000, f"frames in the sink, {mode}")
+            check_clean(queue["probe"], mode)
+        _, summary = in_process("sink", "source,count=10000", "--count=10000", "--strict",
+                                "--mode=" + mode)
+        check_equal(summary["probe"]["frames"], 10000, f"frames from the source, {mode}")
+    device, summary = in_process("echo", "source,count=5000", "--duration=1")
+    check_clean(device["port"]["queues"][0]["probe"], "echo")
+    check_equal(device["port"]["queues"][0]["probe"]["frames"], summary["sent"]["frames"],
+                "frames that echo sent back")
 
 
 def queue_pairs():
@@ -264,5 +301,5 @@ def text_summary():
         check(words in out, f"no word of {words!r}: {out}")
 
 
-run_tests(help_texts, bad_usage, no_device, to_device, to_driver, there_and_back, queue_pairs,
-          a_rate, echo, signals, strict, device_gone, text_summary)
+run_tests(help_texts, bad_usage, no_device, to_device, to_driver, there_and_back,
+          a_device_in_the_process, queue_pairs, a_rate, echo, signals, strict, device_gone, text_summary)
