@@ -13,7 +13,6 @@
 #include "base/shared.h"
 #include "device/internal.h"
 #include "device/interrupt.h"
-#include "ring/recover.h"
 
 /* Elements that the transmit path needs free in front of a frame: one for the header, and two more
  * to splice a checksum in (transmit.c). */
@@ -177,6 +176,29 @@ static bool any_used_bit(const struct vring_packed_desc *descriptors, uint32_t s
 }
 
 /*
+ * The place where a packed ring goes on whose back-end died, from the ring itself. The AVAIL bit of
+ * a descriptor tells in which round it was last written, whoever did it; it flips where the
+ * driver's next place is. From there, the oldest buffer first, the first one that is not used is
+ * where the device stood. That holds while each buffer takes one ring entry: the caller knows.
+ */
+static uint32_t find_packed_place(const struct vring_packed_desc *descriptors, uint32_t size)
+{
+    bool round = flag_of(&descriptors[0], VRING_PACKED_DESC_F_AVAIL);
+    uint32_t next = 1;
+
+    while (next < size && flag_of(&descriptors[next], VRING_PACKED_DESC_F_AVAIL) == round)
+        next++;
+    for (uint32_t i = 0; i < size; i++) {
+        uint32_t place = next + i < size ? next + i : next + i - size;
+        bool available = flag_of(&descriptors[place], VRING_PACKED_DESC_F_AVAIL);
+
+        if (available != flag_of(&descriptors[place], VRING_PACKED_DESC_F_USED))
+            return place | (available ? 0x8000u : 0);
+    }
+    return next == size ? (round ? 0 : 0x8000u) : next | (round ? 0x8000u : 0);
+}
+
+/*
  * Not every front-end fills a packed ring's base as vhost-user has it (two halves, each a position
  * and a wrap bit).
  *
@@ -186,7 +208,8 @@ static bool any_used_bit(const struct vring_packed_desc *descriptors, uint32_t s
  *   that round at least one descriptor still has the used bit of the round before, and in a fresh
  *   ring none has.
  *   QEMU sends the base of a fresh ring after its back-end died, since nobody told it another. If
- *   the ring is not fresh, it tells itself where it stands.
+ *   the ring is not fresh, and buffers of several pieces go through indirect tables, so that each
+ *   takes one entry, the ring tells where it stands.
  */
 static uint32_t complete_packed_base(uint32_t base, const struct vw_ring_config *config)
 {
@@ -197,7 +220,13 @@ static uint32_t complete_packed_base(uint32_t base, const struct vw_ring_config 
         base = 0x8000;
     if (base >> 16 == 0)
         base = base << 16 | base;
-    return base == 0x80008000 && !fresh ? vw_packed_recover(config) : base;
+    if (base == 0x80008000 && !fresh && vw_has(config->features, VIRTIO_RING_F_INDIRECT_DESC) &&
+        !vw_has(config->features, VIRTIO_F_IN_ORDER)) {
+        uint32_t place = find_packed_place(descriptors, config->size);
+
+        base = place << 16 | place;
+    }
+    return base;
 }
 
 /*
@@ -257,10 +286,9 @@ int vw_queue_refresh(struct vw_queue *queue, enum vw_ring_format format, uint64_
         *why = "out of memory";
         return error;
     }
-    uint32_t base = starting_base(queue, &config);
     error = vw_device_ring_init(&queue->ring, &config, memory);
     if (error == 0)
-        error = vw_device_ring_set_base(&queue->ring, base);
+        error = vw_device_ring_set_base(&queue->ring, starting_base(queue, &config));
     if (error < 0) {
         *why = "the base is not a position in this ring";
         return error;
@@ -270,9 +298,6 @@ int vw_queue_refresh(struct vw_queue *queue, enum vw_ring_format format, uint64_
     queue->broken_told = broken;
     queue->ring.error = broken;
     queue->live = true;
-    /* Another place than we were told: a back-end died, perhaps before it called. */
-    if (!queue->base_exact && base != queue->base)
-        vw_queue_call(queue);
     return 0;
 }
 

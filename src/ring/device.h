@@ -102,11 +102,9 @@ struct vw_device_ring {
 
     uint16_t available_seen; /* split: the available index as last read */
     uint16_t used_published; /* split: the used index as last stored */
-    uint16_t batch_position; /* packed: where the unpublished batch begins, and what is to be */
-    uint16_t batch_flags;    /*         there: publish stores the flags last */
-    uint16_t batch_id;
-    uint32_t batch_length;
-    uint32_t batch_slots; /* packed: ring entries of the batch, 0 for none */
+    uint16_t batch_position; /* packed: where the unpublished batch begins, and the flags that */
+    uint16_t batch_flags;    /*         publish stores there last */
+    uint32_t batch_slots;    /* packed: ring entries of the batch, 0 for none */
 };
 
 /*

@@ -220,38 +220,24 @@ static void packed_give_back(struct vw_device_ring *ring, const struct vw_chain 
     ring->given_back += slots;
 }
 
-/* All of a batch's first used descriptor but its flags. */
-static VW_ALWAYS_INLINE void store_first(const struct vw_device_ring *ring)
-{
-    struct vring_packed_desc *descriptor = descriptor_at(ring, ring->batch_position);
-
-    vw_store_le32(&descriptor->len, ring->batch_length);
-    vw_store_le16(&descriptor->id, ring->batch_id);
-}
-
-/*
- * Writes one used descriptor (2.8.6). WRITE says that the length counts; NEXT, which drivers
- * ignore, that the chain had more entries: a device that comes after us can tell where it ended.
- * The first of a batch keeps its old flags for now, and its contents until another one follows
- * (recover.h); publish makes those of the others visible with its [used].
- */
+/* Writes one used descriptor (2.8.6). WRITE says that the length counts. The first of a batch keeps
+ * its old flags for now; publish makes those of the others visible with its [used]. */
 static VW_ALWAYS_INLINE void put_used(struct vw_device_ring *ring, uint16_t position, bool wrap,
-                                      const struct vw_chain *chain, bool chained, bool first)
+                                      const struct vw_chain *chain, bool first)
 {
+    struct vring_packed_desc *descriptor = descriptor_at(ring, position);
     uint16_t flags = vw_packed_used_bits(wrap);
 
     if (chain->written > 0)
         flags |= VRING_DESC_F_WRITE;
-    if (chained)
-        flags |= VRING_DESC_F_NEXT;
     if (vw_likely(!first)) {
-        vw_descriptor_store_end(descriptor_at(ring, position), chain->written, chain->id, flags);
+        vw_descriptor_store_end(descriptor, chain->written, chain->id, flags);
         return;
     }
+    vw_store_le32(&descriptor->len, chain->written);
+    vw_store_le16(&descriptor->id, chain->id);
     ring->batch_position = position;
     ring->batch_flags = flags;
-    ring->batch_length = chain->written;
-    ring->batch_id = chain->id;
 }
 
 static VW_ALWAYS_INLINE void use_body(struct vw_device_ring *ring, const struct vw_chain *chains,
@@ -262,19 +248,14 @@ static VW_ALWAYS_INLINE void use_body(struct vw_device_ring *ring, const struct 
     bool wrap = ring->used_wrap;
 
     vw_urgent_leave(ring, chains, count, true);
-    if (batch > 0 && count > 0)
-        store_first(ring);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t slots = chains[i].slots;
-        bool chained = slots > 1;
 
         /* Only what has nothing to write may be skipped: its length can not be lost. */
         while (in_order && i + 1 < count && chains[i].writable_length == 0 &&
                chains[i + 1].writable_length == 0)
             slots += chains[++i].slots;
-        put_used(ring, position, wrap, &chains[i], chained, batch == 0);
-        if (batch == 0 && i + 1 < count)
-            store_first(ring);
+        put_used(ring, position, wrap, &chains[i], batch == 0);
         vw_packed_advance(&position, &wrap, slots, size);
         batch += slots;
     }
@@ -300,7 +281,6 @@ static bool packed_expose(struct vw_device_ring *ring)
 
     if (slots == 0)
         return false;
-    store_first(ring);
     vw_release_le16(&descriptor_at(ring, ring->batch_position)->flags,
                     ring->batch_flags); /* [used] */
     ring->batch_slots = 0;
