@@ -354,15 +354,21 @@ static VW_ALWAYS_INLINE int put_frame(struct vw_driver_pair *pair,
 /* Frames that are made ready before they go into the ring together. */
 #define PLAIN_BATCH 32
 
-/* How many frames of one ring entry each may be begun: each but the last leaves room for any. */
+/*
+ * How many frames of one ring entry each may be begun: each but the last leaves room for any. The
+ * ring may have room for more frames than there are slots: those of frames that a lost device had
+ * completed are free when the program was told.
+ */
 static VW_ALWAYS_INLINE unsigned plain_room(const struct vw_tx *tx)
 {
-    uint32_t free = tx->queue.ring.free;
+    uint32_t free = tx->queue.ring.free, room = PLAIN_BATCH;
 
     if (vw_unlikely(free < tx->worst || tx->queue.ring.error != VW_RING_OK))
         return 0;
     free = free - tx->worst + 1;
-    return free < PLAIN_BATCH ? free : PLAIN_BATCH;
+    if (free < room)
+        room = free;
+    return tx->free_count < room ? tx->free_count : room;
 }
 
 /* Bytes that may be queued before the byte limit lets no frame in any more. */
