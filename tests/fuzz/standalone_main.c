@@ -63,7 +63,9 @@ int main(int count, char **arguments)
     if (count > 2)
         seed = strtoull(arguments[2], NULL, 0);
     signal(SIGABRT, keep_input);
+#ifndef __SANITIZE_ADDRESS__ /* which tells more about it, and then aborts */
     signal(SIGSEGV, keep_input);
+#endif
     for (int i = 3; i < count; i++)
         if (run_file(arguments[i]) != 0)
             return 1;
