@@ -19,6 +19,7 @@
 #include "cmd/command.h"
 #include "cmd/device_report.h"
 #include "cmd/json.h"
+#include "cmd/traffic_opening.h"
 #include "driver/open.h"
 
 /* What woke the main thread. */
@@ -100,6 +101,7 @@ static int open_device(struct traffic *traffic)
 {
     struct vw_net_options *options = &traffic->options.net;
     struct vw_transport *transport = NULL;
+    struct traffic_opening opening = {.watched = false};
     char error[256] = "";
 
     options->log = library_log;
@@ -122,7 +124,11 @@ static int open_device(struct traffic *traffic)
         if (status != EXIT_SUCCESS)
             return status;
     }
+    /* A device of our own does not keep us waiting, and is closed in order. */
+    if (transport == NULL)
+        traffic_opening_begin(&opening, options->listen ? options->socket_path : NULL);
     int result = vw_net_open_over(options, transport, &traffic->net, error, sizeof(error));
+    traffic_opening_end(&opening);
     if (result < 0) {
         fprintf(stderr, "virtwire %s: %s\n", traffic->role->name,
                 *error != '\0' ? error : strerror(-result));

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 
 from harness import (PATIENCE, VIRTWIRE, Process, VirtwireDevice, check, check_equal, log_folder,
@@ -260,6 +261,62 @@ def signals():
             device.close()
 
 
+class SilentBackEnd:
+    """Connects, or is connected to, and takes the first request without ever answering it."""
+
+    def __init__(self, command, listens):
+        self.path = os.path.join(private_folder(), f"silent-{command}-{listens}.sock")
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.settimeout(PATIENCE)
+        if listens:
+            self.listener.bind(self.path)
+            self.listener.listen()
+        self.driver = Process(f"{command}-silent-{listens}", [
+            VIRTWIRE, command, f"--socket-path={self.path}", *([] if listens else ["--listen"])],
+            log_folder(), merge=False)
+
+    def connect(self, listens):
+        if listens:
+            self.connection, _ = self.listener.accept()
+        else:
+            wait_for("a socket", lambda: os.path.exists(self.path), alive=self.driver)
+            self.connection = self.listener
+            wait_for("a listener", lambda: self.connection.connect_ex(self.path) == 0, alive=self.driver)
+        self.connection.settimeout(PATIENCE)
+        check(self.connection.recv(12), "no request")
+
+
+def signal_while_a_silent_back_end_is_opened():
+    "SIGINT, SIGTERM and SIGHUP end the opening of a back-end that never answers, SIGUSR1 does not"
+    for command in OWN:
+        for listens in True, False:
+            for number in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
+                silent = SilentBackEnd(command, listens)
+                silent.connect(listens)
+                silent.driver.signal(signal.SIGUSR1)
+                silent.driver.signal(number)
+                check_equal(silent.driver.wait(), -number, f"status of {command}")
+                check_equal(silent.driver.errors_text(), "", f"what {command} said")
+                check_equal(os.path.exists(silent.path), listens, f"a socket is left by {command}")
+                silent.connection.close()
+                silent.listener.close()
+                if listens:
+                    os.unlink(silent.path)
+
+
+def signal_while_no_back_end_connects():
+    "SIGTERM ends a wait for a back-end, and no socket is left"
+    silent = SilentBackEnd("sink", listens=False)
+    wait_for("a socket", lambda: os.path.exists(silent.path), alive=silent.driver)
+    # bound is not yet listened at: to be seen from outside in this list only
+    wait_for("a listener", lambda: any(line.split()[3] == "00010000" and line.endswith(silent.path + "\n")
+                                       for line in open("/proc/net/unix")), alive=silent.driver)
+    silent.driver.signal(signal.SIGTERM)
+    check_equal(silent.driver.wait(), -signal.SIGTERM, "status")
+    check(not os.path.exists(silent.path), "a socket is left")
+    silent.listener.close()
+
+
 def strict():
     "--strict turns a summary that is not clean into status 1"
     device = VirtwireDevice(None, port="null")  # nothing comes back
@@ -302,4 +359,6 @@ def text_summary():
 
 
 run_tests(help_texts, bad_usage, no_device, to_device, to_driver, there_and_back,
-          a_device_in_the_process, queue_pairs, a_rate, echo, signals, strict, device_gone, text_summary)
+          a_device_in_the_process, queue_pairs, a_rate, echo, signals,
+          signal_while_a_silent_back_end_is_opened, signal_while_no_back_end_connects, strict,
+          device_gone, text_summary)
