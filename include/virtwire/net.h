@@ -253,7 +253,10 @@ VW_API int vw_wait(struct vw_net *net, unsigned pair, int timeout_ms);
 /* ---- the device as a whole ------------------------------------------------------------------- */
 
 /* Readable when vw_process has something to do: configuration changes, loss of the back-end,
- * reconnection. vw_process returns a mask of VW_EVENT_*. */
+ * reconnection. vw_process returns a mask of VW_EVENT_*. With options.reconnect it waits for
+ * answers of the back-end that it connects to again, each up to options.request_ms: one that
+ * accepts and never answers holds it that long at each try. Who must not wait sets a shorter limit,
+ * or leaves vw_process to another thread. */
 VW_API int vw_net_fd(const struct vw_net *net);
 VW_API int vw_process(struct vw_net *net);
 #define VW_EVENT_CONFIG 1       /* vw_net_info shows what is new */
