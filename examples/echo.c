@@ -81,6 +81,7 @@ int main(int argc, char **argv)
 {
     static struct echo echo;
     struct vw_net_options options;
+    const char *broken = NULL;
     char error[256];
 
     if (argc != 2)
@@ -99,12 +100,15 @@ int main(int argc, char **argv)
         return fprintf(stderr, "%s\n", error), 1;
     signal(SIGINT, on_signal);
     signal(SIGTERM, on_signal);
-    while (!stop) {
+    while (!stop && broken == NULL) {
         vw_wait(echo.net, 0, 100);
         vw_poll(echo.net, 0, BUDGET, receive, &echo);
         vw_process(echo.net); /* the device may go away and come back */
+        broken = vw_queue_error(echo.net, 0);
     }
+    if (broken != NULL)
+        fprintf(stderr, "%s: the device broke a queue: %s\n", argv[1], broken);
     vw_net_close(echo.net);
     printf("%lu frames sent back, %lu lost\n", echo.sent, echo.lost);
-    return 0;
+    return broken != NULL;
 }

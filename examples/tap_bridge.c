@@ -100,6 +100,7 @@ int main(int argc, char **argv)
 {
     static struct bridge bridge;
     struct vw_net_options options;
+    const char *broken;
     char error[256];
 
     if (argc != 3)
@@ -125,6 +126,12 @@ int main(int argc, char **argv)
                                  {vw_queue_fd(bridge.net, 0), POLLIN, 0},
                                  {vw_net_fd(bridge.net), POLLIN, 0}};
 
+        /* Nothing more comes from a device that broke a queue: a wait for it has no end. */
+        broken = vw_queue_error(bridge.net, 0);
+        if (broken != NULL) {
+            fprintf(stderr, "%s: the device broke a queue: %s\n", argv[1], broken);
+            break;
+        }
         if (poll(wait, 3, busy ? 0 : -1) < 0)
             break;
         if (wait[0].revents & POLLIN)
@@ -133,5 +140,5 @@ int main(int argc, char **argv)
             vw_process(bridge.net);
     }
     vw_net_close(bridge.net);
-    return 0;
+    return 1;
 }
