@@ -3,10 +3,10 @@
 
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "base/clock.h"
 
 /* A full batch, as the workers send it under load. */
 #define TIMED_REQUESTS 64
@@ -123,27 +123,19 @@ void vw_tap_ring_close(struct vw_tap_ring *ring)
     ring->open = false;
 }
 
-static int64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
-}
-
 bool vw_tap_ring_is_faster(struct vw_tap_ring *ring)
 {
-    int64_t best[2] = {INT64_MAX, INT64_MAX};
+    uint64_t best[2] = {UINT64_MAX, UINT64_MAX};
     char nothing;
 
     for (unsigned round = 0; round < TIMED_ROUNDS; round++) {
-        int64_t start = now_ns();
+        uint64_t start = vw_clock_ns();
         for (unsigned i = 0; i < TIMED_REQUESTS; i++)
             (void)!read(ring->fd, &nothing, 0);
-        int64_t middle = now_ns();
+        uint64_t middle = vw_clock_ns();
         if (run_empty_reads(ring, TIMED_REQUESTS) < 0)
             return false;
-        int64_t end = now_ns();
+        uint64_t end = vw_clock_ns();
         best[0] = middle - start < best[0] ? middle - start : best[0];
         best[1] = end - middle < best[1] ? end - middle : best[1];
     }

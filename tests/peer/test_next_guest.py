@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """What one guest, or the time without any, leaves behind must not reach the next one."""
 
-import os
 import time
 
 import vhost_user_client as vu
@@ -71,21 +70,11 @@ def mac_of_the_guest_before():
         expect(driver, b"for the next", 5, "frames of the next guest")
 
 
-def sleeps(device):
-    """How often the threads of the device went to sleep up to now."""
-    total = 0
-    for task in os.listdir(f"/proc/{device.pid}/task"):
-        with open(f"/proc/{device.pid}/task/{task}/status") as text:
-            total += sum(int(line.split()[1]) for line in text
-                         if line.startswith("voluntary_ctxt_switches"))
-    return total
-
-
 def quiet(device):
     """A second with fewer wake-ups than a polled ring causes in 20 ms."""
-    before = sleeps(device)
+    before = device.sleeps()
     time.sleep(1)
-    return sleeps(device) - before < 20
+    return device.sleeps() - before < 20
 
 
 def polled_ring_of_the_guest_before():
@@ -96,8 +85,8 @@ def polled_ring_of_the_guest_before():
         front_end.set_features(0)
         front_end.order(vu.SET_VRING_KICK, vu.u64(0 | vu.NOFD))
         front_end.barrier()
-        before = sleeps(lab.device)
-        wait_for("wake-ups for a polled ring", lambda: sleeps(lab.device) > before + 200)
+        before = lab.device.sleeps()
+        wait_for("wake-ups for a polled ring", lambda: lab.device.sleeps() > before + 200)
         front_end.close()
         wait_for("a second without wake-ups once the front-end is gone",
                  lambda: quiet(lab.device))

@@ -24,29 +24,19 @@ SLOW_SECONDS = float(os.environ.get("VIRTWIRE_SLOW_SECONDS", "0"))
 NOBODY = "02:00:00:00:00:03"
 
 
-def sleeps(device):
-    """How often the threads of the device went to sleep up to now."""
-    total = 0
-    for task in os.listdir(f"/proc/{device.pid}/task"):
-        with open(f"/proc/{device.pid}/task/{task}/status") as text:
-            total += sum(int(line.split()[1]) for line in text
-                         if line.startswith("voluntary_ctxt_switches"))
-    return total
-
-
 def check_quiet(device, mode, what):
     """A device that cannot go on sleeps, and is not woken for nothing. (poll never sleeps.)"""
     if mode == "poll":
         return
 
     def quiet():
-        before = sleeps(device)
+        before = device.sleeps()
         time.sleep(0.5)
         states = []
         for task in os.listdir(f"/proc/{device.pid}/task"):
             with open(f"/proc/{device.pid}/task/{task}/stat") as stat:
                 states.append(stat.read().rpartition(")")[2].split()[0])
-        return sleeps(device) - before < 10 and "R" not in states
+        return device.sleeps() - before < 10 and "R" not in states
     wait_for(f"a device that sleeps: {what}", quiet, alive=device)
 
 
@@ -127,7 +117,7 @@ def slow_reader(mode, io):
         wait_for("the bridge", lambda: "state forwarding" in namespace.run(
             "bridge", "link", "show", "dev", name))
     frames, host = NumberedFrames(3, destination=NOBODY), HostLink(namespace, "vs1")
-    before, end, sent = sleeps(device), time.monotonic() + SLOW_SECONDS, 0
+    before, end, sent = device.sleeps(), time.monotonic() + SLOW_SECONDS, 0
     with NetDriver(device.socket_path, packed=True) as driver:
         while sent < 400 or time.monotonic() < end:
             check_equal(driver.send([frames.frame(sent + i) for i in range(100)]), 100, "sent")
@@ -139,7 +129,7 @@ def slow_reader(mode, io):
         check(port["transmit_full"] > 0, "the send buffer was never full: nothing is tested")
         # Each try finds no room, or room for a frame at least.
         check(port["transmit_full"] < 4 * sent or mode == "poll", f"tried in vain: {port}")
-        woken = sleeps(device) - before
+        woken = device.sleeps() - before
         check(woken < 10 * sent, f"{woken} sleeps for {sent} frames")
         check_quiet(device, mode, "after the slow reader")
     device.close()
@@ -155,9 +145,9 @@ def never_refilled(mode, io):
         host.send(frames.frame(number) for number in range(64))
         wait_for("a ring without buffers", lambda: device.statistics()["queues"][0]["frames"] == 64,
                  alive=device)
-        before = sleeps(device)
+        before = device.sleeps()
         host.send(frames.frame(number) for number in range(64, flood))
-        woken = sleeps(device) - before
+        woken = device.sleeps() - before
         check(woken < 100 or mode == "poll", f"woken {woken} times by frames that nobody can take")
         check_quiet(device, mode, "no receive buffers")
         queue = device.statistics()["queues"][0]

@@ -107,6 +107,15 @@ class VirtwireDevice(Process):
             time.sleep(0.05)
         return f"no answer to SIGUSR1 (status {self.status()})"
 
+    def sleeps(self):
+        """How often its threads went to sleep up to now."""
+        total = 0
+        for task in os.listdir(f"/proc/{self.pid}/task"):
+            with open(f"/proc/{self.pid}/task/{task}/status") as text:
+                total += sum(int(line.split()[1]) for line in text
+                             if line.startswith("voluntary_ctxt_switches"))
+        return total
+
     def open_descriptors(self):
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
