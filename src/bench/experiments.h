@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The experiments, each from the file of its name. */
+#ifndef VW_BENCH_EXPERIMENTS_H
+#define VW_BENCH_EXPERIMENTS_H
+
+#include "bench/bench.h"
+
+extern const struct bench_experiment bench_tx_completion;
+
+#endif
