@@ -71,6 +71,7 @@ struct bench_sample {
     double busy; /* smallest share of a core that a thread got which wants all; NAN: none */
     bool steady; /* placement did not change, and the threads had their cores */
     bool faulty; /* frames were lost, reordered, duplicated or corrupted */
+    bool used;   /* medians and tests are made of it: see engine.h */
 };
 
 struct bench_cell_list;
@@ -153,6 +154,7 @@ struct bench_experiment {
     size_t column_count;
     enum bench_metric headline; /* the one that decides, that is plotted first, whose interval
                                  * is to become narrow */
+    double slice_seconds;       /* how long a slice is to be; 0: BENCH_SLICE_SECONDS */
     bool needs_network;         /* runs in network namespaces of its own */
     bool needs_testpmd;
     /* Adds the cells with bench_plan_cell. 0 or -1 after bench_fail. */
