@@ -41,6 +41,7 @@ struct lab_case {
     const char *features; /* of the driver */
     enum vw_tx_policy policy;
     enum vw_rx_mode mode;
+    enum vw_rx_big big;
     enum manner manner;
     unsigned ring, mtu, pieces; /* pieces: most of a frame */
     unsigned pairs;             /* 0: one */
@@ -152,6 +153,7 @@ static inline void lab_options(struct lab *lab, struct vw_net_options *options)
     options->tx_policy = test->policy;
     options->queue_pairs = test->pairs ? test->pairs : 1;
     options->rx_mode = test->mode;
+    options->rx_big = test->big;
     options->tx_ring_size = options->rx_ring_size = test->ring;
     options->byte_queue_limits = !test->no_limit;
     options->tx_done = lab_tx_done;

@@ -67,6 +67,13 @@ enum vw_rx_mode {
     VW_RX_MERGEABLE, /* a frame may take several buffers; sized by a moving average */
 };
 
+/* How large big buffers are where the device sends no segments that are still to be cut (for those
+ * they take 64 KiB in either case). */
+enum vw_rx_big {
+    VW_RX_BIG_MTU,     /* as many pages as a frame of the MTU needs. The default */
+    VW_RX_BIG_MAXIMUM, /* 64 KiB all the same, as drivers had it before: for comparison */
+};
+
 enum vw_level { VW_ERROR, VW_WARNING, VW_INFO, VW_DEBUG };
 
 /* Filled by vw_net_options_init; then change what you need. */
@@ -83,6 +90,7 @@ struct vw_net_options {
     const char *features;    /* "packed=off,in_order=off,...", names as `virtwire device`; or NULL */
     enum vw_tx_policy tx_policy;
     enum vw_rx_mode rx_mode;
+    enum vw_rx_big rx_big;   /* of mode big */
     unsigned mtu;            /* 0: the device's, else 1500 */
     int byte_queue_limits;   /* 1: limit the bytes in flight dynamically; default 1 */
     int reconnect;           /* 1: connect again when the back-end went away; default 1 */
@@ -124,8 +132,9 @@ struct vw_net_info {
     int packed;
     enum vw_rx_mode rx_mode; /* in effect */
     unsigned header_size;
-    unsigned rx_buffer_descriptors; /* ring entries that one receive buffer takes without INDIRECT */
-    size_t rx_buffer_bytes;
+    unsigned rx_buffer_descriptors; /* of one receive buffer: ring entries, or of a table's */
+    size_t rx_buffer_bytes;         /* of one receive buffer, as the next are posted */
+    unsigned rx_ring_buffers;       /* receive buffers that a ring holds */
     int connected;
 };
 VW_API void vw_net_info(const struct vw_net *net, struct vw_net_info *info);

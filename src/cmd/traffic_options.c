@@ -24,6 +24,7 @@ static const char common_help[] =
     "  --features=NAME=off,...   do not accept these features, such as packed, in_order,\n"
     "                        mrg_rxbuf, event_idx, indirect_desc\n"
     "  --rx-mode=auto|small|big|mergeable   how receive buffers are made (auto)\n"
+    "  --rx-big=mtu|maximum  mode big: buffers for the MTU, or always for 64 KiB (mtu)\n"
     "  --tx-policy=deferred|orphan|urgent|delayed|scheduled   when sent frames are found\n"
     "                        completed: man virtwire-tx-policies (deferred)\n"
     "  --byte-queue-limits=on|off   limit the bytes in flight as the device keeps up (on)\n"
@@ -63,6 +64,7 @@ enum option_code {
     OPTION_RING_SIZE,
     OPTION_FEATURES,
     OPTION_RX_MODE,
+    OPTION_RX_BIG,
     OPTION_TX_POLICY,
     OPTION_BYTE_QUEUE_LIMITS,
     OPTION_MTU,
@@ -98,6 +100,7 @@ static const struct option options[] = {
     {"ring-size", required_argument, NULL, OPTION_RING_SIZE},
     {"features", required_argument, NULL, OPTION_FEATURES},
     {"rx-mode", required_argument, NULL, OPTION_RX_MODE},
+    {"rx-big", required_argument, NULL, OPTION_RX_BIG},
     {"tx-policy", required_argument, NULL, OPTION_TX_POLICY},
     {"byte-queue-limits", required_argument, NULL, OPTION_BYTE_QUEUE_LIMITS},
     {"mtu", required_argument, NULL, OPTION_MTU},
@@ -133,6 +136,10 @@ static const char *const rx_modes[] = {
     [VW_RX_SMALL] = "small",
     [VW_RX_BIG] = "big",
     [VW_RX_MERGEABLE] = "mergeable",
+};
+static const char *const rx_big[] = {
+    [VW_RX_BIG_MTU] = "mtu",
+    [VW_RX_BIG_MAXIMUM] = "maximum",
 };
 static const char *const modes[] = {
     [TRAFFIC_ADAPTIVE] = "adaptive",
@@ -190,6 +197,10 @@ static int parse_device(const struct given *given, int option, struct vw_net_opt
     case OPTION_RX_MODE:
         status = CHOICE(given, rx_modes, &value);
         net->rx_mode = (enum vw_rx_mode)value;
+        return status;
+    case OPTION_RX_BIG:
+        status = CHOICE(given, rx_big, &value);
+        net->rx_big = (enum vw_rx_big)value;
         return status;
     case OPTION_TX_POLICY:
         status = CHOICE(given, policies, &value);

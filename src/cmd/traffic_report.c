@@ -125,6 +125,13 @@ static json_t *json_direction(uint64_t frames, uint64_t bytes, double seconds)
                      "mbit_per_second", (double)bytes * 8e-6 / seconds);
 }
 
+static json_t *json_rx_buffer(const struct vw_net_info *info)
+{
+    return json_pack("{s:I, s:I, s:I}", "descriptors", (json_int_t)info->rx_buffer_descriptors,
+                     "bytes", (json_int_t)info->rx_buffer_bytes, "in_ring",
+                     (json_int_t)info->rx_ring_buffers);
+}
+
 static json_t *json_queue(const struct traffic *traffic, unsigned pair)
 {
     const char *error = vw_queue_error(traffic->net, pair);
@@ -160,6 +167,7 @@ static void report_all_json(const struct traffic *traffic, const struct totals *
     json_object_set_new(object, "ring_format", json_string(info->packed ? "packed" : "split"));
     json_object_set_new(object, "features", json_features(info->features));
     json_object_set_new(object, "rx_mode", json_string(rx_mode_name(info->rx_mode)));
+    json_object_set_new(object, "rx_buffer", json_rx_buffer(info));
     json_object_set_new(object, "mtu", json_integer(info->mtu));
     json_object_set_new(object, "sent",
                         json_direction(totals->sent_frames, totals->sent_bytes, seconds));

@@ -34,6 +34,7 @@ int vw_rx_shape_of(const struct vw_net *net, struct vw_rx_shape *shape)
     const struct vw_rx_situation situation = {.features = net->features,
                                               .guest_offloads = net->guest_offloads,
                                               .wanted = net->rx_mode,
+                                              .big = net->options.rx_big,
                                               .mtu = net->mtu,
                                               .ring_size = net->options.rx_ring_size,
                                               .header_size = net->header_size};
@@ -131,7 +132,7 @@ void vw_rx_destroy(struct vw_driver_pair *pair)
 /* ---- memory ---- */
 
 /* Ring entries that a buffer of the present shape takes. */
-static unsigned post_entries(const struct vw_rx *rx)
+unsigned vw_rx_entries(const struct vw_rx *rx)
 {
     return rx->queue.segments || rx->flat ? 1 : rx->shape.descriptors;
 }
@@ -174,7 +175,7 @@ static VW_ALWAYS_INLINE bool equip(struct vw_driver_pair *pair, struct vw_rx_buf
 bool vw_rx_has_memory(struct vw_driver_pair *pair)
 {
     struct vw_rx *rx = &pair->rx;
-    unsigned wanted = rx->queue.size / post_entries(rx), count = 0;
+    unsigned wanted = rx->queue.size / vw_rx_entries(rx), count = 0;
 
     vw_pair_lock(pair);
     for (struct vw_rx_buffer *buffer = rx->free; buffer && count < wanted; buffer = buffer->next) {
@@ -234,7 +235,7 @@ static unsigned post_chains(struct vw_driver_pair *pair)
 {
     struct vw_rx *rx = &pair->rx;
     struct vw_segment segments[VW_BIG_MAX_PAGES + 2];
-    unsigned entries = post_entries(rx), count = 0;
+    unsigned entries = vw_rx_entries(rx), count = 0;
     struct vw_rx_buffer *buffer;
 
     while (rx->queue.ring.free >= entries && (buffer = take_free(pair, bytes_of(rx))) != NULL) {

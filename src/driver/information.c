@@ -9,7 +9,8 @@
 
 void vw_net_info(const struct vw_net *net, struct vw_net_info *info)
 {
-    const struct vw_rx_shape *shape = &net->pairs[0].rx.shape;
+    const struct vw_rx *rx = &net->pairs[0].rx;
+    const struct vw_rx_shape *shape = &rx->shape;
 
     *info = (struct vw_net_info){
         .features = net->features,
@@ -21,10 +22,11 @@ void vw_net_info(const struct vw_net *net, struct vw_net_info *info)
         .packed = vw_has(net->features, VIRTIO_F_RING_PACKED),
         .rx_mode = shape->mode,
         .header_size = net->header_size,
-        .rx_buffer_descriptors = shape->descriptors,
+        .rx_buffer_descriptors = rx->flat ? 1 : shape->descriptors,
         .rx_buffer_bytes = shape->mode == VW_RX_MERGEABLE
-                               ? vw_rx_mergeable_bytes(shape, &net->pairs[0].rx.average)
+                               ? vw_rx_mergeable_bytes(shape, &rx->average)
                                : shape->bytes,
+        .rx_ring_buffers = rx->queue.size / vw_rx_entries(rx),
         .connected = net->connected,
     };
     memcpy(info->mac, net->config.mac, sizeof(info->mac));

@@ -271,6 +271,7 @@ unsigned vw_tx_tell_returned(struct vw_driver_pair *pair); /* both: now; returns
 /* receive.c and buffers.c. All under the pair's lock. */
 int vw_rx_create(struct vw_driver_pair *pair);
 void vw_rx_destroy(struct vw_driver_pair *pair);
+unsigned vw_rx_entries(const struct vw_rx *rx);
 uint64_t vw_rx_bytes(const struct vw_net *net); /* shared memory that a queue's buffers take */
 int vw_rx_shape_of(const struct vw_net *net, struct vw_rx_shape *shape);
 void vw_rx_begin(struct vw_driver_pair *pair); /* the ring was set up */

@@ -79,6 +79,9 @@ static int check_options(struct vw_net *net)
         return vw_driver_fail(net, -EINVAL, "there is no transmit policy %d", options->tx_policy);
     if ((unsigned)options->rx_mode > VW_RX_MERGEABLE)
         return vw_driver_fail(net, -EINVAL, "there is no receive mode %d", options->rx_mode);
+    if ((unsigned)options->rx_big > VW_RX_BIG_MAXIMUM)
+        return vw_driver_fail(net, -EINVAL, "there is no size %d of big receive buffers",
+                              options->rx_big);
     if (options->mtu != 0 && (options->mtu < VW_NET_MIN_MTU || options->mtu > VW_NET_MAX_MTU))
         return vw_driver_fail(net, -EINVAL, "mtu is %u; choose 68 to 65535", options->mtu);
     if (options->memory > (size_t)64 << 30)

@@ -44,8 +44,9 @@ static void shape_small(struct vw_rx_shape *shape)
  */
 static void shape_big(struct vw_rx_shape *shape, const struct vw_rx_situation *situation)
 {
-    shape->pages = vw_guest_gso(situation->guest_offloads) ? VW_BIG_MAX_PAGES
-                                                           : divide_up(situation->mtu, VW_PAGE);
+    bool longest = situation->big == VW_RX_BIG_MAXIMUM || vw_guest_gso(situation->guest_offloads);
+
+    shape->pages = longest ? VW_BIG_MAX_PAGES : divide_up(situation->mtu, VW_PAGE);
     if (shape->pages > VW_BIG_MAX_PAGES)
         shape->pages = VW_BIG_MAX_PAGES;
     shape->descriptors = shape->pages + 2;

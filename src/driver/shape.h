@@ -9,7 +9,7 @@
  *                 As many pages as the longest frame needs if the device may send frames to be
  *                 segmented later; otherwise as many as the MTU needs. With MTU 9000 that makes
  *                 five descriptors instead of nineteen, and a ring of 256 without indirect
- *                 descriptors holds 51 buffers instead of 13.
+ *                 descriptors holds 51 buffers instead of 13. (VW_RX_BIG_MAXIMUM: nineteen always.)
  *   mergeable ... a frame takes as many buffers as it needs; they are as long as frames are on
  *                 average, so that memory is not wasted on the rest of each, and on a short ring as
  *                 long as it takes for all of them together to hold the longest frame
@@ -50,6 +50,7 @@ struct vw_rx_situation {
     uint64_t features;       /* negotiated */
     uint64_t guest_offloads; /* GUEST_* bits in force, among them */
     enum vw_rx_mode wanted;
+    enum vw_rx_big big;
     unsigned mtu; /* in use */
     unsigned ring_size;
     unsigned header_size;

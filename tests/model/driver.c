@@ -212,13 +212,27 @@ static void frames_that_are_held_for_long(void **unused)
     }
 }
 
-/* MTU 9000, no GSO towards us: five descriptors instead of nineteen. */
+/* MTU 9000: five descriptors a buffer instead of nineteen, and 51 buffers in a ring of 256 instead
+ * of 13, where the device sends no GSO frames, and nobody asked for the maximum. */
 static void buffers_for_the_mtu(void **unused)
 {
-    static const char *const no_gso =
-        "indirect_desc=off,guest_tso4=off,guest_tso6=off,guest_uso4=off,guest_uso6=off";
-    struct lab_case test = {.features = no_gso,
-                            .policy = VW_TX_DEFERRED,
+#define NO_GSO "guest_tso4=off,guest_tso6=off,guest_uso4=off,guest_uso6=off"
+    static const struct {
+        const char *features;
+        enum vw_rx_big big;
+        unsigned descriptors, buffers;
+    } cases[] = {
+        {"indirect_desc=off," NO_GSO, VW_RX_BIG_MTU, 5, 51},
+        {"indirect_desc=off," NO_GSO, VW_RX_BIG_MAXIMUM, 19, 13},
+        {"indirect_desc=off,packed=off," NO_GSO, VW_RX_BIG_MTU, 5, 51},
+        {"indirect_desc=off,packed=off," NO_GSO, VW_RX_BIG_MAXIMUM, 19, 13},
+        {"indirect_desc=off", VW_RX_BIG_MTU, 19, 13},
+        {"packed=off," NO_GSO, VW_RX_BIG_MTU, 5, 256},
+        {"packed=off," NO_GSO, VW_RX_BIG_MAXIMUM, 19, 256},
+        {"packed=on," NO_GSO, VW_RX_BIG_MTU, 1, 256}, /* pages that follow one another */
+        {"packed=on," NO_GSO, VW_RX_BIG_MAXIMUM, 1, 256},
+    };
+    struct lab_case test = {.policy = VW_TX_DEFERRED,
                             .mode = VW_RX_BIG,
                             .manner = OWN_LOOP,
                             .ring = 256,
@@ -230,13 +244,19 @@ static void buffers_for_the_mtu(void **unused)
     struct vw_net_info info;
 
     (void)unused;
-    for (unsigned gso = 0; gso < 2; gso++) {
-        test.features = gso ? "indirect_desc=off" : no_gso;
+    for (unsigned i = 0; i < VW_ARRAY_SIZE(cases); i++) {
+        bool maximum = cases[i].big == VW_RX_BIG_MAXIMUM || !strstr(cases[i].features, NO_GSO);
+
+        test.features = cases[i].features;
+        test.big = cases[i].big;
         struct lab *lab = lab_begin(&test, "loop");
         vw_net_info(lab->net, &info);
         assert_int_equal(info.mtu, 9000);
         assert_int_equal(info.rx_mode, VW_RX_BIG);
-        assert_int_equal(info.rx_buffer_descriptors, gso ? 19 : 5);
+        assert_int_equal(info.rx_buffer_descriptors, cases[i].descriptors);
+        assert_int_equal(info.rx_ring_buffers, cases[i].buffers);
+        assert_int_equal(lab->net->pairs[0].rx.posted, cases[i].buffers);
+        assert_int_equal(info.rx_buffer_bytes, info.header_size + (maximum ? 18 : 4) * 4096 - 32);
         lab_run(lab, true);
         lab_end(lab);
     }

@@ -11,7 +11,7 @@ from harness import (PATIENCE, VIRTWIRE, Process, VirtwireDevice, check, check_e
 from lab.process import die_with_parent
 
 COMMON = ("--socket-path", "--fd", "--in-process", "--listen", "--no-reconnect", "--queue-pairs", "--ring-size",
-          "--features", "--rx-mode", "--tx-policy", "--byte-queue-limits", "--mtu", "--mode",
+          "--features", "--rx-mode", "--rx-big", "--tx-policy", "--byte-queue-limits", "--mtu", "--mode",
           "--spin-us", "--burst", "--duration", "--stats-interval", "--json", "--strict",
           "--verbose", "--help")
 OWN = {
@@ -84,6 +84,7 @@ def bad_usage():
     for command, own in OWN.items():
         bad = [["--nonsense"], ["surplus"], ["--queue-pairs=0"], ["--queue-pairs=128"],
                ["--ring-size=0"], ["--ring-size=65536"], ["--ring-size=3x"], ["--rx-mode=huge"],
+               ["--rx-big=huge"],
                ["--tx-policy=never"], ["--byte-queue-limits=maybe"], ["--mtu=67"],
                ["--mode=sleepy"], ["--mode=events"], ["--spin-us=-1"], ["--burst=0"], ["--burst=257"],
                ["--duration=0"], ["--duration=-1"], ["--duration=nan"], ["--duration=inf"],
@@ -158,6 +159,25 @@ def to_driver():
                 check_clean(probe, what)
                 check(summary["clean"], what)
                 device.close()
+
+
+def big_buffers():
+    "Big receive buffers for an MTU of 9000: 5 descriptors, 51 in a ring; for the maximum 19 and 13"
+    small = "mrg_rxbuf=off,guest_tso4=off,guest_tso6=off,guest_uso4=off,guest_uso6=off"
+    for indirect, packed in ("off", "off"), ("off", "on"), ("on", "off"), ("on", "on"):
+        for size, want in ("mtu", (5, 51)), ("maximum", (19, 13)):
+            device = VirtwireDevice(None, "--mtu=9000", port="source,size=9014")
+            features = f"{small},indirect_desc={indirect},packed={packed}"
+            summary = traffic("sink", device, "--count=3000", "--strict", "--rx-mode=big",
+                              f"--rx-big={size}", f"--features={features}")
+            buffer, what = summary["rx_buffer"], f"{size}, {features}"
+            if indirect == "on":
+                want = (1 if packed == "on" else want[0], 256)
+            check_equal((buffer["descriptors"], buffer["in_ring"]), want, what)
+            check_equal(buffer["bytes"] // 4096, 3 if size == "mtu" else 17, what)
+            check_equal(summary["rx_mode"], "big", what)
+            check_clean(summary["probe"], what)
+            device.close()
 
 
 def there_and_back():
@@ -358,7 +378,7 @@ def text_summary():
         check(words in out, f"no word of {words!r}: {out}")
 
 
-run_tests(help_texts, bad_usage, no_device, to_device, to_driver, there_and_back,
+run_tests(help_texts, bad_usage, no_device, to_device, to_driver, big_buffers, there_and_back,
           a_device_in_the_process, queue_pairs, a_rate, echo, signals,
           signal_while_a_silent_back_end_is_opened, signal_while_no_back_end_connects, strict,
           device_gone, text_summary)

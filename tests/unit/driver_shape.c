@@ -70,6 +70,22 @@ static void big_buffers_are_as_large_as_the_mtu(void **unused)
     assert_int_equal(256 / shape.descriptors, 13);
 }
 
+/* As drivers had it before: the same nineteen for any MTU. */
+static void big_buffers_of_the_maximum(void **unused)
+{
+    const unsigned mtus[] = {68, 1500, 9000, 65535};
+
+    (void)unused;
+    for (unsigned i = 0; i < VW_ARRAY_SIZE(mtus); i++) {
+        struct vw_rx_situation now = situation(0, mtus[i], 256);
+
+        now.wanted = VW_RX_BIG;
+        now.big = VW_RX_BIG_MAXIMUM;
+        assert_int_equal(shape_of(now).pages, 17);
+        assert_int_equal(shape_of(now).descriptors, 19);
+    }
+}
+
 /* A header and each MTU: Ethernet and a tag come on top, and always fit. */
 static void big_buffers_take_every_frame_of_their_mtu(void **unused)
 {
@@ -191,6 +207,7 @@ int main(void)
         cmocka_unit_test(the_mode_follows_the_features),
         cmocka_unit_test(small_buffers_take_a_tagged_frame),
         cmocka_unit_test(big_buffers_are_as_large_as_the_mtu),
+        cmocka_unit_test(big_buffers_of_the_maximum),
         cmocka_unit_test(big_buffers_take_every_frame_of_their_mtu),
         cmocka_unit_test(big_buffers_fit_into_the_ring),
         cmocka_unit_test(offloads_that_are_switched_off_count_no_more),
