@@ -31,13 +31,19 @@ struct bench_machine {
 /* An experiment that was run. */
 struct bench_result {
     const struct bench_experiment *experiment;
+    struct bench_experiment *own; /* experiment, if it came with the report; else NULL */
     struct bench_cell_list cells;
     double slice_seconds;
     double seconds; /* that it took */
 };
 
+#define BENCH_FORMAT "virtwire-bench/1"
+
 struct bench_report {
     struct bench_machine machine;
+    struct bench_machine *other; /* of a comparison: that of the second report; else NULL */
+    char **notes;                /* what a reader must know besides, a sentence or two each */
+    size_t note_count;
     bool quick;
     bool interrupted;
     struct bench_result *results;
@@ -70,6 +76,22 @@ void bench_print_result(FILE *file, const struct bench_result *result);
 
 /* report_json.c: every sample; "format": "virtwire-bench/1". To be given to json_decref. */
 json_t *bench_report_json(const struct bench_report *report);
+
+/* The key of a kind of columns, and the kind of a key; -1: there is none. */
+const char *bench_column_kind_name(enum bench_column_kind kind);
+int bench_column_kind_of(const char *name);
+
+/* report_read.c: a report from a file of JSON, which may hold anything. -1 after bench_fail, which
+ * says in which file, where in it, and what is wrong. To be given to bench_report_free. */
+int bench_report_read(struct bench_context *context, const char *path, struct bench_report *report);
+void bench_report_free(struct bench_report *report);
+
+/* compare.c: what differs between two reports, as a report: see there. -1 after bench_fail: they
+ * have nothing in common. To be given to bench_report_free. */
+int bench_report_compare(struct bench_context *context, const struct bench_report *a,
+                         const struct bench_report *b, struct bench_report *comparison);
+void bench_report_note(struct bench_report *report, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* report_html.c: one self-contained page. 0 or -errno of the writing. */
 int bench_report_html(FILE *file, const struct bench_report *report);
