@@ -7,7 +7,7 @@ set -euo pipefail
 purpose=$1
 build=${2:-build}
 
-packages=(gcc libc6-dev pkg-config meson ninja-build python3 libjansson-dev libmnl-dev liburing-dev libxdp-dev libbpf-dev
+packages=(gcc libc6-dev pkg-config meson ninja-build python3 libjansson-dev libmnl-dev liburing-dev libxdp-dev libbpf-dev libgsl-dev
           libcmocka-dev)
 case $purpose in
 build) ;;

@@ -66,6 +66,7 @@ struct bench_sample {
     double value[BENCH_METRICS];
     double seconds;       /* how long it really was */
     unsigned round;       /* from 0; the warm-up is no sample */
+    unsigned start;       /* from 0: the processes were started anew since the last */
     unsigned position;    /* in the order of its round */
     double round_trip[2]; /* seconds between the cores, before and after; NAN: one core */
     double busy; /* smallest share of a core that a thread got which wants all; NAN: none */
@@ -178,10 +179,12 @@ struct bench_options {
 /* One run. */
 struct bench_context {
     const struct bench_options *options;
-    const char *program; /* this program's own file, for the processes of the runners */
-    char *folder;        /* a new directory for sockets and logs, removed at the end */
-    char error[1024];    /* of the last failure, for people */
-    volatile bool *interrupted;
+    const char *program;        /* this program's own file, for the processes of the runners */
+    char *folder;               /* a new directory for sockets and logs, removed at the end */
+    unsigned serial;            /* counted up for names in the folder */
+    char error[1024];           /* of the last failure, for people */
+    volatile bool *interrupted; /* set by bench_sleep when SIGINT, SIGTERM or SIGHUP came, which
+                                 * are blocked */
     /* Tells what goes on; `line` has no newline. */
     void (*progress)(void *, const char *line);
     void *progress_context;

@@ -2,18 +2,23 @@
 /*
  * Runs an experiment: see bench.h for the words.
  *
- * For each cell all variants are opened. A round is a slice of each, in an order that rotates, with
- * the round trip of a cache line between the cores measured before, between and after the slices.
- * The host moves a virtual machine's cores about, and the same programs may run at twice the rate
- * when theirs are close. So a sample is *steady* if the round trips before and after it agree
- * within BENCH_PLACEMENT_TOLERANCE and each thread that wants all of its core had BENCH_BUSY_SHARE
- * of it; and of the steady ones the largest group of rounds with similar round trips is *used*:
- * medians, intervals and tests are made of these alone. If none is steady, all are used, and the
- * cell says so.
+ * For each cell all variants are opened and warmed up. A round is a slice of each, in an order that
+ * rotates, with the round trip of a cache line between the cores measured before, between and after
+ * the slices. Two things would pass for a difference between variants, but are none:
+ *
+ *   - The host moves a virtual machine's cores about, and the same programs may run at twice the
+ *     rate when theirs are close. So a sample is *steady* if the round trips before and after it
+ *     agree within BENCH_PLACEMENT_TOLERANCE and each thread that wants all of a core had
+ *     BENCH_BUSY_SHARE of it; and of the steady ones the largest group with similar round trips is
+ *     *used*: medians, intervals and tests are made of these alone. If a variant has none, all are
+ *     used, and the cell's placement is "unsteady".
+ *   - Where the memory of a process lies stays as it is for its life, and makes it faster or slower
+ *     by some percent. So all are closed and opened anew after BENCH_START_ROUNDS rounds.
  *
  * The cell is done when the 95 % confidence interval of the difference of the headline metric to
- * the first variant is narrow (BENCH_NARROW_PERCENT) for all variants, or when the rounds that were
- * asked for, or the time, are over.
+ * the first variant is narrow for all variants, or when the rounds that were asked for, or the
+ * time, are over. What stops it is the width of the interval, never what the test says: else one
+ * would go on until chance says yes.
  */
 #ifndef VW_BENCH_ENGINE_H
 #define VW_BENCH_ENGINE_H
@@ -27,8 +32,11 @@
 
 #define BENCH_SLICE_SECONDS 0.3
 
-/* Half of the interval, in percent of the first variant's mean. */
-#define BENCH_NARROW_PERCENT 2.0
+#define BENCH_START_ROUNDS 3
+
+/* Half of the interval, in percent of the first variant's mean: half of what the seeds' tables call
+ * a gain at the least (5 %) is told from nothing. Only after two starts. */
+#define BENCH_NARROW_PERCENT 2.5
 
 /* Plans the experiment's cells, of which those that options->only leaves out are dropped, and runs
  * them. 0: see each cell's outcome; -1 after bench_fail: none was planned. */

@@ -4,8 +4,9 @@
  * measured.
  *
  * It is in a process group of its own, so that a Ctrl-C reaches the bench alone, which then ends
- * it in order; and it dies with the bench (PR_SET_PDEATHSIG), whatever happens to that. All
- * functions are for the main thread.
+ * it in order. Its working directory is the context's folder, so that the names of sockets and
+ * files in it are short; its own are NAME.log and NAME.err. It dies with the bench
+ * (PR_SET_PDEATHSIG), whatever happens to that. All functions are for the main thread.
  */
 #ifndef VW_BENCH_PROCESS_H
 #define VW_BENCH_PROCESS_H
@@ -18,7 +19,8 @@ struct bench_process;
 
 struct bench_process_options {
     const char *name;             /* of its files in the context's folder; unique in it */
-    const char *const *arguments; /* [0] is looked for in PATH; ends with NULL */
+    const char *const *arguments; /* ends with NULL. [0] is looked for in PATH, but "virtwire" is
+                                     this very program */
     unsigned core;
     int network;             /* descriptor of a network namespace; -1: ours */
     bool input;              /* its standard input is a pipe, see bench_process_write */

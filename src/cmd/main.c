@@ -16,6 +16,7 @@ static const struct {
     {"pktgen", command_pktgen, "send probe frames into a device, and check them"},
     {"sink", command_sink, "receive frames from a device, and check probes"},
     {"echo", command_echo, "send every frame back to the device that it came from"},
+    {"bench", command_bench, "measure mechanisms of virtio networking, on and off"},
 };
 
 static void print_help(FILE *to)

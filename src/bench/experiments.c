@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "bench/experiments.h"
+
+/* In the order of the seeds. */
+const struct bench_experiment *const bench_experiments[] = {
+    &bench_tx_completion,
+};
+const size_t bench_experiment_count = sizeof(bench_experiments) / sizeof(bench_experiments[0]);
