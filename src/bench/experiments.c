@@ -4,5 +4,6 @@
 /* In the order of the seeds. */
 const struct bench_experiment *const bench_experiments[] = {
     &bench_tx_completion,
+    &bench_rx_big,
 };
 const size_t bench_experiment_count = sizeof(bench_experiments) / sizeof(bench_experiments[0]);

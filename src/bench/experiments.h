@@ -6,5 +6,6 @@
 #include "bench/bench.h"
 
 extern const struct bench_experiment bench_tx_completion;
+extern const struct bench_experiment bench_rx_big;
 
 #endif
