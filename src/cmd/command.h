@@ -17,6 +17,7 @@ int command_device(int argc, char **argv);
 int command_pktgen(int argc, char **argv);
 int command_sink(int argc, char **argv);
 int command_echo(int argc, char **argv);
+int command_bridge(int argc, char **argv);
 int command_bench(int argc, char **argv);
 
 /* Log lines to standard error, with the level in front of what is no information. */

@@ -209,6 +209,7 @@ static const struct traffic_role role = {
     .name = "echo",
     .help = help,
     .sends = true,
+    .forwards = true,
     .prepare = echo_prepare,
     .release = echo_release,
     .run = echo_run,

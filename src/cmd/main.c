@@ -16,6 +16,7 @@ static const struct {
     {"pktgen", command_pktgen, "send probe frames into a device, and check them"},
     {"sink", command_sink, "receive frames from a device, and check probes"},
     {"echo", command_echo, "send every frame back to the device that it came from"},
+    {"bridge", command_bridge, "join a device to a TAP interface, or another port"},
     {"bench", command_bench, "measure mechanisms of virtio networking, on and off"},
 };
 

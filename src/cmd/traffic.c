@@ -301,6 +301,7 @@ static void close_all(struct traffic *traffic)
     if (traffic->net != NULL)
         vw_net_close(traffic->net);
     traffic_device_close(&traffic->own);
+    traffic_device_close(&traffic->bridged);
     for (unsigned i = 0; i < traffic->worker_count; i++) {
         struct traffic_worker *worker = &traffic->workers[i];
 
@@ -322,7 +323,12 @@ static int run(struct traffic *traffic)
         fprintf(stderr, "virtwire %s: cannot start: %s\n", traffic->role->name, strerror(errno));
         return EXIT_FAILURE;
     }
-    int status = open_device(traffic);
+    int status = traffic->options.port == NULL
+                     ? EXIT_SUCCESS
+                     : traffic_port_open(&traffic->bridged, traffic->role, &traffic->options,
+                                         "port", traffic->options.port);
+    if (status == EXIT_SUCCESS)
+        status = open_device(traffic);
     if (status == EXIT_SUCCESS) {
         int error = start_workers(traffic);
 

@@ -49,6 +49,7 @@ struct traffic_options {
     uint64_t count;          /* frames of all queues; 0: no limit */
     unsigned stats_interval; /* seconds; 0: no live lines */
     bool json, verbose, strict;
+    const char *port; /* bridge's own */
 
     /* pktgen's own */
     double rate; /* frames a second of all queues; 0: as many as there is room for */
@@ -61,7 +62,7 @@ struct traffic_options {
 
 struct traffic;
 
-/* A device in this process. */
+/* A port, and a device in this process in front of it; with bridge, the port alone. */
 struct traffic_device {
     struct vw_log log;
     struct vw_port *port;
@@ -93,6 +94,7 @@ struct traffic_role {
     const char *name;
     const char *help;
     bool sends;
+    bool forwards; /* what it sends is what it received */
     /* Before the device is opened: bytes of its memory that each queue pair needs. */
     size_t (*memory)(const struct traffic_options *options);
     /* Makes worker->role; 0 or -errno. Main thread, the device is open. */
@@ -107,7 +109,8 @@ struct traffic_role {
 struct traffic {
     const struct traffic_role *role;
     struct traffic_options options;
-    struct traffic_device own; /* with in_process */
+    struct traffic_device own;     /* with in_process */
+    struct traffic_device bridged; /* bridge: what the device is joined to */
     struct vw_net *net;
     unsigned worker_count;
     struct traffic_worker workers[TRAFFIC_MAX_PAIRS];
@@ -129,6 +132,10 @@ int traffic_parse_command_line(const struct traffic_role *role, int argc, char *
  * an exit status, having said what was wrong. The close may follow either. */
 int traffic_device_open(struct traffic_device *own, const struct traffic_role *role,
                         const struct traffic_options *options, struct vw_transport **transport);
+/* The same of a port alone. `option` is the one that described it, without its dashes. */
+int traffic_port_open(struct traffic_device *own, const struct traffic_role *role,
+                      const struct traffic_options *options, const char *option,
+                      const char *description);
 void traffic_device_close(struct traffic_device *own);
 
 /* traffic_report.c */

@@ -21,6 +21,24 @@ static enum vw_device_mode mode_of(enum traffic_mode mode)
     return modes[mode];
 }
 
+int traffic_port_open(struct traffic_device *own, const struct traffic_role *role,
+                      const struct traffic_options *options, const char *option,
+                      const char *description)
+{
+    char error[256] = "";
+
+    own->log = (struct vw_log){
+        .function = command_log,
+        .level = options->verbose ? VW_LOG_DEBUG : VW_LOG_WARNING,
+    };
+    int result = vw_port_open(description, options->net.queue_pairs, &own->log, &own->port, error,
+                              sizeof(error));
+    if (result == 0)
+        return EXIT_SUCCESS;
+    fprintf(stderr, "virtwire %s: --%s %s: %s\n", role->name, option, description, error);
+    return result == -EINVAL ? EXIT_USAGE : EXIT_FAILURE;
+}
+
 int traffic_device_open(struct traffic_device *own, const struct traffic_role *role,
                         const struct traffic_options *options, struct vw_transport **transport)
 {
@@ -33,21 +51,13 @@ int traffic_device_open(struct traffic_device *own, const struct traffic_role *r
     };
     char error[256] = "";
 
-    own->log = (struct vw_log){
-        .function = command_log,
-        .level = options->verbose ? VW_LOG_DEBUG : VW_LOG_WARNING,
-    };
-    int result = vw_port_open(options->in_process, device.queue_pairs, &own->log, &own->port, error,
-                              sizeof(error));
-    if (result < 0) {
-        fprintf(stderr, "virtwire %s: --in-process %s: %s\n", role->name, options->in_process,
-                error);
-        return result == -EINVAL ? EXIT_USAGE : EXIT_FAILURE;
-    }
+    int status = traffic_port_open(own, role, options, "in-process", options->in_process);
+    if (status != EXIT_SUCCESS)
+        return status;
     device.port = own->port;
     if (own->port->mtu_chosen)
         device.mtu = own->port->mtu;
-    result = vw_device_create(&device, &own->device, error, sizeof(error));
+    int result = vw_device_create(&device, &own->device, error, sizeof(error));
     if (result == 0)
         result = vw_device_transport_open(own->device, transport);
     if (result < 0)

@@ -78,6 +78,7 @@ enum option_code {
     OPTION_BURST,
     OPTION_DURATION,
     OPTION_COUNT,
+    OPTION_PORT, /* bridge's alone */
     /* pktgen's alone */
     OPTION_RATE,
     OPTION_SIZE,
@@ -114,6 +115,7 @@ static const struct option options[] = {
     {"burst", required_argument, NULL, OPTION_BURST},
     {"duration", required_argument, NULL, OPTION_DURATION},
     {"count", required_argument, NULL, OPTION_COUNT},
+    {"port", required_argument, NULL, OPTION_PORT},
     {"rate", required_argument, NULL, OPTION_RATE},
     {"size", required_argument, NULL, OPTION_SIZE},
     {"flows", required_argument, NULL, OPTION_FLOWS},
@@ -252,6 +254,9 @@ static int parse_run(const struct given *given, int option, struct traffic_optio
             parse_number(given->command, given->name, given->value, 1, 1UL << 62, &long_number);
         run->count = long_number;
         return status;
+    case OPTION_PORT:
+        run->port = given->value;
+        return status;
     }
     return -2;
 }
@@ -324,7 +329,7 @@ static int check(const char *command, struct traffic_options *run)
 int traffic_parse_command_line(const struct traffic_role *role, int argc, char **argv,
                                struct traffic_options *run)
 {
-    bool pktgen = strcmp(role->name, "pktgen") == 0, echo = strcmp(role->name, "echo") == 0;
+    bool pktgen = strcmp(role->name, "pktgen") == 0, bridge = strcmp(role->name, "bridge") == 0;
     struct given given = {.command = role->name};
     int option, place = 0, status;
     uint64_t before = 0;
@@ -334,7 +339,9 @@ int traffic_parse_command_line(const struct traffic_role *role, int argc, char *
     while ((option = getopt_long(argc, argv, "+:h", options, &place)) != -1) {
         if (option == ':')
             return command_usage_error(role->name, "%s needs a value", argv[optind - 1]);
-        if (option == '?' || (option >= OPTION_RATE && !pktgen) || (option == OPTION_COUNT && echo))
+        if (option == '?' || (option >= OPTION_RATE && !pktgen) ||
+            (option == OPTION_COUNT && role->forwards) || (option == OPTION_PORT && !bridge) ||
+            (option == OPTION_BURST && bridge))
             return command_usage_error(role->name, "there is no option '%s'", argv[optind - 1]);
         if (option == 'h' || option == OPTION_HELP) {
             fputs(role->help, stdout);
@@ -357,5 +364,7 @@ int traffic_parse_command_line(const struct traffic_role *role, int argc, char *
     if (optind < argc)
         return command_usage_error(role->name, "'%s' is not expected here; options begin with --",
                                    argv[optind]);
+    if (bridge && run->port == NULL)
+        return command_usage_error(role->name, "no port: give --port, such as tap,name=vw0");
     return check(role->name, run);
 }

@@ -45,8 +45,7 @@ static struct totals total_of(const struct traffic *traffic)
 
 static bool receives(const struct traffic *traffic)
 {
-    return !traffic->role->sends || traffic->options.loop ||
-           strcmp(traffic->role->name, "echo") == 0;
+    return !traffic->role->sends || traffic->options.loop || traffic->role->forwards;
 }
 
 bool traffic_is_clean(const struct traffic *traffic)

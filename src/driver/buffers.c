@@ -302,34 +302,13 @@ unsigned vw_rx_refill(struct vw_driver_pair *pair, bool all)
 
 /* ---- set-up, and the end ---- */
 
-/* What a device may ask for in a received header, in the words of the check of sent ones: the same
- * rules for the other direction. */
-static uint64_t mirrored_features(uint64_t offloads)
-{
-    static const struct {
-        unsigned guest, host;
-    } mirror[] = {
-        {VIRTIO_NET_F_GUEST_CSUM, VIRTIO_NET_F_CSUM},
-        {VIRTIO_NET_F_GUEST_TSO4, VIRTIO_NET_F_HOST_TSO4},
-        {VIRTIO_NET_F_GUEST_TSO6, VIRTIO_NET_F_HOST_TSO6},
-        {VIRTIO_NET_F_GUEST_ECN, VIRTIO_NET_F_HOST_ECN},
-        {VIRTIO_NET_F_GUEST_USO4, VIRTIO_NET_F_HOST_USO},
-        {VIRTIO_NET_F_GUEST_USO6, VIRTIO_NET_F_HOST_USO},
-    };
-    uint64_t features = 0;
-
-    for (unsigned i = 0; i < VW_ARRAY_SIZE(mirror); i++)
-        if (vw_has(offloads, mirror[i].guest))
-            features |= vw_bit(mirror[i].host);
-    return features;
-}
-
 void vw_rx_begin(struct vw_driver_pair *pair)
 {
     struct vw_rx *rx = &pair->rx;
 
-    /* What was negotiated, not what is in force: frames may be under way when that is narrowed. */
-    rx->check_features = mirrored_features(pair->net->features);
+    /* The rules of sent headers hold for received ones. What was negotiated, not what is in force:
+     * frames may be under way when that is narrowed. */
+    rx->check_features = vw_features_host_of(pair->net->features);
     rx->armed = true;
     vw_rx_disarm(rx);
     rx->idle = true;

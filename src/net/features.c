@@ -139,6 +139,37 @@ int vw_features_check_accepted(uint64_t offered, uint64_t accepted, enum vw_feat
     return 0;
 }
 
+static const struct {
+    unsigned guest, host;
+} mirror[] = {
+    {VIRTIO_NET_F_GUEST_CSUM, VIRTIO_NET_F_CSUM},
+    {VIRTIO_NET_F_GUEST_TSO4, VIRTIO_NET_F_HOST_TSO4},
+    {VIRTIO_NET_F_GUEST_TSO6, VIRTIO_NET_F_HOST_TSO6},
+    {VIRTIO_NET_F_GUEST_ECN, VIRTIO_NET_F_HOST_ECN},
+    {VIRTIO_NET_F_GUEST_USO4, VIRTIO_NET_F_HOST_USO},
+    {VIRTIO_NET_F_GUEST_USO6, VIRTIO_NET_F_HOST_USO},
+};
+
+uint64_t vw_features_host_of(uint64_t guest)
+{
+    uint64_t host = 0;
+
+    for (unsigned i = 0; i < VW_ARRAY_SIZE(mirror); i++)
+        if (vw_has(guest, mirror[i].guest))
+            host |= vw_bit(mirror[i].host);
+    return host;
+}
+
+uint64_t vw_features_guest_of(uint64_t host)
+{
+    uint64_t guest = 0;
+
+    for (unsigned i = 0; i < VW_ARRAY_SIZE(mirror); i++)
+        if (vw_has(host, mirror[i].host))
+            guest |= vw_bit(mirror[i].guest);
+    return guest;
+}
+
 /* Appends to text[size] at `*at`, which counts on when there is no room, as snprintf does. */
 static void append(char *text, size_t size, size_t *at, const char *piece)
 {

@@ -100,6 +100,11 @@ struct vw_features_fault {
 int vw_features_check_accepted(uint64_t offered, uint64_t accepted, enum vw_features_peer peer,
                                struct vw_features_fault *fault);
 
+/* The transmit offloads (CSUM, HOST_*) that correspond to receive offloads (GUEST_*), and the other
+ * way round: what may come from one side is what the other must be able to do. */
+uint64_t vw_features_host_of(uint64_t guest);
+uint64_t vw_features_guest_of(uint64_t host);
+
 /*
  * Writes the names, separated by spaces, always with an end; bits without a name appear as
  * "bit63". Returns the bytes that the full text has, as snprintf does.

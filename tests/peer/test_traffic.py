@@ -91,7 +91,7 @@ def bad_usage():
                ["--duration=0x10"], ["--duration=1kk"], ["--duration="], ["--stats-interval=x"],
                ["--fd=3"]]
         if command == "pktgen":
-            bad += [["--rate=0"], ["--rate=fast"], ["--size=59"], ["--size=65550"],
+            bad += [["--port=null"], ["--rate=0"], ["--rate=fast"], ["--size=59"], ["--size=65550"],
                     ["--size=64,"], ["--size=70-60"], ["--size="], ["--flows=0"],
                     ["--flows=1", "--queue-pairs=2"], ["--count=0"], ["--urgent-every=0"],
                     ["--source-mac=1"], ["--destination-mac=01:00:5e:00:00:01"],
