@@ -39,6 +39,7 @@ const struct bench_metric_text bench_metrics[BENCH_METRICS] = {
     [BENCH_BUFFER_BYTES] = {"bytes_per_buffer", "memory a buffer", "KiB", 1.0 / 1024, 1,
                             BENCH_LESS_IS_BETTER},
     [BENCH_BUFFERS] = {"buffers_in_ring", "buffers in the ring", "", 1, 0, BENCH_MORE_IS_BETTER},
+    [BENCH_WORK] = {"work_per_second", "work", "M/s", 1e-6, 3, BENCH_MORE_IS_BETTER},
     [BENCH_LIMIT] = {"bare_limit_per_second", "bare limit", "Mpps", 1e-6, 2, BENCH_NEITHER},
 };
 

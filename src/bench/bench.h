@@ -44,6 +44,7 @@ enum bench_metric {
     BENCH_DESCRIPTORS,  /* of a receive buffer */
     BENCH_BUFFER_BYTES, /* memory of a receive buffer */
     BENCH_BUFFERS,      /* receive buffers that a ring holds */
+    BENCH_WORK,         /* a second: frames, bytes, ... whatever the workload is good for */
     BENCH_LIMIT,        /* frames a second of the bare mechanism, measured in the same round */
     BENCH_METRICS,
 };
@@ -131,6 +132,8 @@ enum bench_column_kind {
     BENCH_COLUMN_GAIN,             /* percent; [ ] around it if significant */
     BENCH_COLUMN_RATIO,            /* after over before: median of the rounds' own ratios */
     BENCH_COLUMN_ELIMINATED,       /* percent of before that is gone */
+    BENCH_COLUMN_BEFORE_TO_BEST,   /* ratio of the first variant to the best of the cell's */
+    BENCH_COLUMN_AFTER_TO_BEST,    /* of the row's */
     BENCH_COLUMN_DEVIATION_BEFORE, /* standard deviation in percent of the mean */
     BENCH_COLUMN_DEVIATION_AFTER,
 };
@@ -160,6 +163,9 @@ struct bench_experiment {
     bool needs_testpmd;
     /* Adds the cells with bench_plan_cell. 0 or -1 after bench_fail. */
     int (*plan)(struct bench_context *context, struct bench_cell_list *cells);
+    /* What follows from the finished cells, a sentence a line; to be freed. NULL: the table tells
+     * all. */
+    char *(*conclude)(const struct bench_cell_list *cells);
 };
 
 /* The experiments, in the order of the seeds. */

@@ -5,5 +5,6 @@
 const struct bench_experiment *const bench_experiments[] = {
     &bench_tx_completion,
     &bench_rx_big,
+    &bench_policy_grid,
 };
 const size_t bench_experiment_count = sizeof(bench_experiments) / sizeof(bench_experiments[0]);

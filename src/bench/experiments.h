@@ -7,5 +7,6 @@
 
 extern const struct bench_experiment bench_tx_completion;
 extern const struct bench_experiment bench_rx_big;
+extern const struct bench_experiment bench_policy_grid;
 
 #endif

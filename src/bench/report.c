@@ -29,8 +29,8 @@ static void summarize(const struct bench_variant *variant, enum bench_metric met
     free(values);
 }
 
-static bool differ(const struct bench_variant *before, const struct bench_variant *after,
-                   enum bench_metric metric)
+bool bench_differ(const struct bench_variant *before, const struct bench_variant *after,
+                  enum bench_metric metric)
 {
     struct bench_difference difference;
     size_t count[2];
@@ -71,9 +71,43 @@ static double ratio_of(const struct bench_variant *before, const struct bench_va
     return ratio;
 }
 
-static double shown_value(const struct bench_column *column, const struct bench_variant *before,
+static double median_of(const struct bench_variant *variant, enum bench_metric metric)
+{
+    struct bench_summary summary;
+
+    summarize(variant, metric, &summary);
+    return summary.median;
+}
+
+const struct bench_variant *bench_best(const struct bench_cell *cell, enum bench_metric metric)
+{
+    bool less = bench_metrics[metric].better == BENCH_LESS_IS_BETTER;
+    const struct bench_variant *best = NULL;
+    double value, best_value = NAN;
+
+    for (size_t v = 0; v < cell->variant_count; v++) {
+        value = median_of(&cell->variants[v], metric);
+        if (isnan(value) || (best != NULL && (less ? value >= best_value : value <= best_value)))
+            continue;
+        best = &cell->variants[v];
+        best_value = value;
+    }
+    return best;
+}
+
+double bench_to_best(const struct bench_cell *cell, const struct bench_variant *variant,
+                     enum bench_metric metric)
+{
+    const struct bench_variant *best = bench_best(cell, metric);
+    double ratio = best == NULL ? NAN : median_of(variant, metric) / median_of(best, metric);
+
+    return bench_metrics[metric].better == BENCH_LESS_IS_BETTER ? 1 / ratio : ratio;
+}
+
+static double shown_value(const struct bench_column *column, const struct bench_cell *cell,
                           const struct bench_variant *after)
 {
+    const struct bench_variant *before = &cell->variants[0];
     double scale = bench_metrics[column->metric].scale;
     struct bench_summary first, second;
 
@@ -90,6 +124,10 @@ static double shown_value(const struct bench_column *column, const struct bench_
         return ratio_of(before, after, column->metric);
     case BENCH_COLUMN_ELIMINATED:
         return 100 * (1 - second.median / first.median);
+    case BENCH_COLUMN_BEFORE_TO_BEST:
+        return bench_to_best(cell, before, column->metric);
+    case BENCH_COLUMN_AFTER_TO_BEST:
+        return bench_to_best(cell, after, column->metric);
     case BENCH_COLUMN_DEVIATION_BEFORE:
         return first.deviation_percent;
     case BENCH_COLUMN_DEVIATION_AFTER:
@@ -111,6 +149,8 @@ static char *value_text(const struct bench_column *column, double value)
     case BENCH_COLUMN_AFTER:
         return bench_format("%.*f", bench_metrics[column->metric].digits, value);
     case BENCH_COLUMN_RATIO:
+    case BENCH_COLUMN_BEFORE_TO_BEST:
+    case BENCH_COLUMN_AFTER_TO_BEST:
         return bench_format("%.3f", value);
     case BENCH_COLUMN_GAIN:
         return bench_format("%+.1f%%", value);
@@ -123,19 +163,20 @@ void bench_show(const struct bench_column *column, const struct bench_cell *cell
                 const struct bench_variant *variant, struct bench_shown *shown)
 {
     const struct bench_variant *before = &cell->variants[0];
-    bool of_first =
-        column->kind == BENCH_COLUMN_BEFORE || column->kind == BENCH_COLUMN_DEVIATION_BEFORE;
+    bool of_first = column->kind == BENCH_COLUMN_BEFORE ||
+                    column->kind == BENCH_COLUMN_BEFORE_TO_BEST ||
+                    column->kind == BENCH_COLUMN_DEVIATION_BEFORE;
     char *text;
 
     *shown = (struct bench_shown){.text = "-", .value = NAN};
     if (before == variant && is_of_both(column->kind))
         return;
-    shown->value = shown_value(column, before, variant);
+    shown->value = shown_value(column, cell, variant);
     if (!isfinite(shown->value)) {
         shown->value = NAN;
         return;
     }
-    shown->significant = is_of_both(column->kind) && differ(before, variant, column->metric);
+    shown->significant = is_of_both(column->kind) && bench_differ(before, variant, column->metric);
     shown->faulty =
         is_faulty(of_first ? before : variant) || (is_of_both(column->kind) && is_faulty(before));
     text = value_text(column, shown->value);
@@ -164,6 +205,12 @@ char *bench_column_heading(const struct bench_column *column)
         break;
     case BENCH_COLUMN_ELIMINATED:
         kind = "eliminated";
+        break;
+    case BENCH_COLUMN_BEFORE_TO_BEST:
+        kind = "before to the best";
+        break;
+    case BENCH_COLUMN_AFTER_TO_BEST:
+        kind = "after to the best";
         break;
     case BENCH_COLUMN_DEVIATION_BEFORE:
         kind = "%stddev before";

@@ -34,7 +34,8 @@ struct bench_result {
     struct bench_experiment *own; /* experiment, if it came with the report; else NULL */
     struct bench_cell_list cells;
     double slice_seconds;
-    double seconds; /* that it took */
+    double seconds;   /* that it took */
+    char *conclusion; /* lines; NULL: none */
 };
 
 #define BENCH_FORMAT "virtwire-bench/1"
@@ -66,6 +67,14 @@ struct bench_shown {
 };
 void bench_show(const struct bench_column *column, const struct bench_cell *cell,
                 const struct bench_variant *variant, struct bench_shown *shown);
+
+/* Do two variants differ significantly? The best one of a cell; NULL: none was measured. A
+ * variant's ratio to it, of medians, at most 1. */
+bool bench_differ(const struct bench_variant *before, const struct bench_variant *after,
+                  enum bench_metric metric);
+const struct bench_variant *bench_best(const struct bench_cell *cell, enum bench_metric metric);
+double bench_to_best(const struct bench_cell *cell, const struct bench_variant *variant,
+                     enum bench_metric metric);
 
 /* The heading of a column; to be freed. */
 char *bench_column_heading(const struct bench_column *column);

@@ -174,6 +174,8 @@ static const char *kind_name(enum bench_column_kind kind)
         [BENCH_COLUMN_GAIN] = "gain",
         [BENCH_COLUMN_RATIO] = "ratio",
         [BENCH_COLUMN_ELIMINATED] = "eliminated",
+        [BENCH_COLUMN_BEFORE_TO_BEST] = "before_to_best",
+        [BENCH_COLUMN_AFTER_TO_BEST] = "after_to_best",
         [BENCH_COLUMN_DEVIATION_BEFORE] = "deviation_before",
         [BENCH_COLUMN_DEVIATION_AFTER] = "deviation_after",
     };
@@ -213,6 +215,7 @@ static json_t *result_json(const struct bench_result *result)
     json_object_set_new(object, "columns", table_json(result));
     json_object_set_new(object, "slice_seconds", number(result->slice_seconds));
     json_object_set_new(object, "seconds", number(result->seconds));
+    json_object_set_new(object, "conclusion", text(result->conclusion));
     json_object_set_new(object, "cells", cells);
     return object;
 }

@@ -146,5 +146,7 @@ void bench_print_result(FILE *file, const struct bench_result *result)
     }
     fprintf(file, "\n%s: %s\n\n", experiment->name, experiment->title);
     print_and_free(file, &table);
+    if (result->conclusion != NULL)
+        fprintf(file, "%s", result->conclusion);
     print_notes(file, result);
 }

@@ -315,6 +315,8 @@ static bool run_experiment(struct bench_context *context, const struct bench_exp
     }
     end_progress();
     result->seconds = (double)vw_clock_ns() * 1e-9 - began;
+    if (experiment->conclude != NULL)
+        result->conclusion = experiment->conclude(&result->cells);
     if (result->cells.count == 0) {
         fprintf(stderr, "virtwire bench: %s has no cell with '%s'\n", experiment->name,
                 context->options->only);
@@ -374,8 +376,10 @@ static int run_all(struct command_line *line, int argc, char **argv, struct outp
     report.interrupted = interrupted;
     remove_folder(folder);
     fine &= report_files(json, &report);
-    for (size_t i = 0; i < report.result_count; i++)
+    for (size_t i = 0; i < report.result_count; i++) {
         bench_cells_free(&report.results[i].cells);
+        free(report.results[i].conclusion);
+    }
     free(report.results);
     bench_machine_free(&report.machine);
     return fine && !interrupted ? EXIT_SUCCESS : EXIT_FAILURE;
