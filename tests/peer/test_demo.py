@@ -76,7 +76,7 @@ def succeeds():
     cover(SHARED, keep_visible=[ROOT, BUILD, CACHE, VIRTWIRE])
     before = traces()
     demo, output = start()
-    check_equal(demo.wait(10 * PATIENCE), 0, "status of the demonstration: " + text_of(output))
+    check_equal(demo.wait(4 * PATIENCE), 0, "status of the demonstration: " + text_of(output))
     text = text_of(output)
     for words in ("host 10.9.0.1 pings guest", "guest 10.9.0.2 pings host",
                   "TCP host to guest: 32 MiB", "TCP guest to host: 32 MiB", "same SHA-256",

@@ -61,7 +61,7 @@ USER_OFFSET = 0x7000_0000_0000
 ALWAYS_ANSWERED = {GET_FEATURES, GET_PROTOCOL_FEATURES, GET_VRING_BASE, GET_QUEUE_NUM, GET_CONFIG,
                    GET_MAX_MEM_SLOTS, GET_STATUS}
 
-DEADLINE = float(os.environ.get("VIRTWIRE_PATIENCE", "60"))   # for any single wait
+DEADLINE = float(os.environ.get("VIRTWIRE_PATIENCE", "180"))   # for any single wait
 
 _fence_lock = threading.Lock()
 

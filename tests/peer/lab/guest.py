@@ -15,14 +15,15 @@ live in a pid namespace of their own, since nothing else ends all of them for su
 import base64
 import ctypes
 import errno
+import os
 import re
 import shutil
 import signal
 import struct
 import subprocess
 
-from lab import images, report
-from lab.process import LIBC, PATIENCE, Failure, Process, die_with_parent, wait_for
+from lab import images, report, standstill
+from lab.process import LIBC, PATIENCE, Deadline, Failure, Process, die_with_parent, wait_for
 
 # What a healthy driver never says.
 # ("MP-BIOS bug: 8254 timer" is a slow machine, and no news of the driver.)
@@ -35,7 +36,7 @@ BAD_NEWS = re.compile(
 class Guest(Process):
     """The common part: commands over the console."""
     started = 0
-    boot_patience = 5 * PATIENCE
+    boot_patience = 2 * PATIENCE
 
     def __init__(self, kind, command, **options):
         Guest.started += 1
@@ -44,6 +45,12 @@ class Guest(Process):
         super().__init__(f"{kind}-{Guest.started}", command, report.log_folder(),
                          stdin=subprocess.PIPE, **options)
 
+    def _wait_for(self, what, condition, patience):
+        try:
+            return wait_for(what, condition, patience, alive=self)
+        except Deadline as problem:
+            raise Failure(f"{problem}\n{self.findings(condition)}") from None
+
     def _ready(self):
         text = self.log_text()
         if "Kernel panic" in text:  # some kernels go on for ever after it
@@ -51,13 +58,15 @@ class Guest(Process):
         return "virtwire-guest-ready" in text
 
     def wait_booted(self):
-        wait_for("the guest's start", self._ready, patience=self.boot_patience, alive=self)
+        self._wait_for("the guest's start", self._ready, self.boot_patience)
         if "no module" in self.log_text():
             raise Failure(f"{self.name} could not load its modules\n{self.log_text()[-2000:]}")
         return self
 
     def _answer(self, mark):
-        text = self.log_text().replace("\r", "")
+        with open(self.output, errors="replace") as log:
+            log.seek(self.position)
+            text = log.read().replace("\r", "")
         begin = text.find(f"{mark}<\n")
         end = re.search(rf"\n{mark}>(\d+)\n", text[begin:]) if begin >= 0 else None
         if not end:
@@ -73,13 +82,18 @@ class Guest(Process):
             raise Failure("a command too long for a console line")
         if self.ended():
             raise Failure(f"{self.name} has ended\n{self.log_text()[-2000:]}")
+        self.position = os.path.getsize(self.output)
         self.child.stdin.write(line.encode())
         self.child.stdin.flush()
-        status, output = wait_for(f"{self.name}: {command}", lambda: self._answer(mark),
-                                  patience=patience, alive=self)
+        status, output = self._wait_for(f"{self.name}: {command}", lambda: self._answer(mark),
+                                        patience)
         if check and status != 0:
             raise Failure(f"{self.name}: status {status}: {command}\n{output}")
         return output.strip("\n")
+
+    def findings(self, answered):
+        """What can be learnt from the outside of a guest that does not answer."""
+        return "\n".join(standstill.threads(self.pid))
 
     def bad_news(self):
         """Lines of the kernel's log that a healthy driver never writes."""
@@ -90,6 +104,11 @@ class Guest(Process):
         """The feature bits that the guest's driver accepted, as a set of numbers."""
         text = self.shell(f"cat /sys/class/net/{interface}/device/features").strip()
         return {bit for bit, value in enumerate(text) if value == "1"}
+
+    def poke(self):
+        """A line that the guest's init takes for an empty command."""
+        self.child.stdin.write(b"\n")
+        self.child.stdin.flush()
 
     def power_off(self):
         self.child.stdin.write(b"poweroff\n")
@@ -150,11 +169,15 @@ class QemuGuest(Guest):
     QEMU without KVM. `nic` holds properties of the virtio-net device, such as packed="on";
     `reconnect` is the interval in seconds at which it tries again when the back-end went away.
     """
+    # On an NMI the kernel ends with the stacks of all processors and a list of all tasks.
+    ON_NMI = " unknown_nmi_panic panic_print=0x41"
 
     def __init__(self, socket_path, machine="q35", queue_pairs=1, cpus=None, memory=512,
                  reconnect=None, boot=True, arguments=(), **nic):
         if not shutil.which("qemu-system-x86_64"):
             raise Failure("no QEMU (package qemu-system-x86): run `make deps-test`")
+        self.monitor_path = os.path.join(report.private_folder(),
+                                         f"monitor-{Guest.started + 1}.sock")
         chardev = f"socket,id=c0,path={socket_path}"
         if reconnect:
             chardev += f",reconnect={reconnect}"
@@ -163,8 +186,10 @@ class QemuGuest(Guest):
                    "-object", f"memory-backend-memfd,id=mem,size={memory}M,share=on",
                    "-machine", "memory-backend=mem", "-nodefaults", "-no-user-config",
                    "-display", "none", "-serial", "stdio", "-no-reboot",
+                   "-monitor", f"unix:{self.monitor_path},server=on,wait=off",
                    "-kernel", images.cloud_kernel(), "-initrd", images.cloud_initramfs(),
-                   "-append", "console=ttyS0 quiet panic=-1 tsc=reliable" + self._clock(machine),
+                   "-append", "console=ttyS0 quiet panic=-1 tsc=reliable" + self.ON_NMI
+                   + self._clock(machine),
                    "-chardev", chardev,
                    "-netdev", f"vhost-user,id=n0,chardev=c0,queues={queue_pairs}",
                    "-device", self._nic(machine, queue_pairs, nic),
@@ -172,6 +197,9 @@ class QemuGuest(Guest):
         super().__init__("qemu", command)
         if boot:
             self.wait_booted()
+
+    def findings(self, answered):
+        return standstill.examine(self, answered)
 
     @staticmethod
     def _machine(machine):
