@@ -105,4 +105,9 @@ void bench_report_note(struct bench_report *report, const char *format, ...)
 /* report_html.c: one self-contained page. 0 or -errno of the writing. */
 int bench_report_html(FILE *file, const struct bench_report *report);
 
+/* report_markdown.c: tables with what somebody read in them; `readings`: see there, or NULL. 0, or
+ * -1 after bench_fail. */
+int bench_report_markdown(struct bench_context *context, FILE *file,
+                          const struct bench_report *report, const char *readings);
+
 #endif

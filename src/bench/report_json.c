@@ -2,12 +2,11 @@
 /* A run as JSON: everything that was measured, so that another report can be made of it. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "bench/engine.h"
 #include "bench/report.h"
 #include "bench/statistics.h"
-
-#define FORMAT "virtwire-bench/1"
 
 static json_t *number(double value)
 {
@@ -166,21 +165,29 @@ static json_t *cell_json(const struct bench_experiment *experiment, const struct
     return object;
 }
 
-static const char *kind_name(enum bench_column_kind kind)
-{
-    static const char *const names[] = {
-        [BENCH_COLUMN_BEFORE] = "before",
-        [BENCH_COLUMN_AFTER] = "after",
-        [BENCH_COLUMN_GAIN] = "gain",
-        [BENCH_COLUMN_RATIO] = "ratio",
-        [BENCH_COLUMN_ELIMINATED] = "eliminated",
-        [BENCH_COLUMN_BEFORE_TO_BEST] = "before_to_best",
-        [BENCH_COLUMN_AFTER_TO_BEST] = "after_to_best",
-        [BENCH_COLUMN_DEVIATION_BEFORE] = "deviation_before",
-        [BENCH_COLUMN_DEVIATION_AFTER] = "deviation_after",
-    };
+static const char *const kind_names[] = {
+    [BENCH_COLUMN_BEFORE] = "before",
+    [BENCH_COLUMN_AFTER] = "after",
+    [BENCH_COLUMN_GAIN] = "gain",
+    [BENCH_COLUMN_RATIO] = "ratio",
+    [BENCH_COLUMN_ELIMINATED] = "eliminated",
+    [BENCH_COLUMN_BEFORE_TO_BEST] = "before_to_best",
+    [BENCH_COLUMN_AFTER_TO_BEST] = "after_to_best",
+    [BENCH_COLUMN_DEVIATION_BEFORE] = "deviation_before",
+    [BENCH_COLUMN_DEVIATION_AFTER] = "deviation_after",
+};
 
-    return names[kind];
+const char *bench_column_kind_name(enum bench_column_kind kind)
+{
+    return kind_names[kind];
+}
+
+int bench_column_kind_of(const char *name)
+{
+    for (int i = 0; i <= BENCH_COLUMN_DEVIATION_AFTER; i++)
+        if (strcmp(kind_names[i], name) == 0)
+            return i;
+    return -1;
 }
 
 /* The table as all reports show it. */
@@ -193,9 +200,9 @@ static json_t *table_json(const struct bench_result *result)
         const struct bench_column *column = &experiment->columns[i];
         char *heading = bench_column_heading(column);
 
-        json_array_append_new(columns, json_pack("{s:s, s:s, s:s}", "kind", kind_name(column->kind),
-                                                 "metric", bench_metrics[column->metric].name,
-                                                 "heading", heading));
+        json_array_append_new(
+            columns, json_pack("{s:s, s:s, s:s}", "kind", bench_column_kind_name(column->kind),
+                               "metric", bench_metrics[column->metric].name, "heading", heading));
         free(heading);
     }
     return columns;
@@ -222,14 +229,19 @@ static json_t *result_json(const struct bench_result *result)
 
 json_t *bench_report_json(const struct bench_report *report)
 {
-    json_t *object = json_object(), *results = json_array();
+    json_t *object = json_object(), *results = json_array(), *notes = json_array();
 
+    for (size_t i = 0; i < report->note_count; i++)
+        json_array_append_new(notes, text(report->notes[i]));
     for (size_t i = 0; i < report->result_count; i++)
         json_array_append_new(results, result_json(&report->results[i]));
-    json_object_set_new(object, "format", json_string(FORMAT));
+    json_object_set_new(object, "format", json_string(BENCH_FORMAT));
     json_object_set_new(object, "quick", json_boolean(report->quick));
     json_object_set_new(object, "interrupted", json_boolean(report->interrupted));
     json_object_set_new(object, "machine", machine_json(&report->machine));
+    json_object_set_new(object, "other_machine",
+                        report->other != NULL ? machine_json(report->other) : json_null());
+    json_object_set_new(object, "notes", notes);
     json_object_set_new(object, "results", results);
     return object;
 }

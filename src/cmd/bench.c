@@ -15,6 +15,7 @@
 #include "bench/bench.h"
 #include "bench/engine.h"
 #include "bench/report.h"
+#include "cmd/bench_report.h"
 #include "cmd/command.h"
 #include "cmd/parse.h"
 
@@ -25,6 +26,8 @@
 static const char help[] =
     "usage: virtwire bench --list\n"
     "       virtwire bench NAME... [OPTION...]\n"
+    "       virtwire bench report FILE.json [OPTION...]\n"
+    "       virtwire bench compare A.json B.json [OPTION...]\n"
     "\n"
     "Repeats experiments on this machine: mechanisms of virtio networking switched on and off,\n"
     "interleaved, with statistics. Prints a table for each. NAME may be 'all'.\n"
@@ -43,6 +46,7 @@ static const char help[] =
     "\n"
     "report:\n"
     "  --json=FILE           also as JSON, with every sample\n"
+    "  --html=FILE           also as a page with plots that needs nothing but itself\n"
     "  --help                this text\n"
     "\n"
     "Nothing else should run on the two cores. Ctrl-C ends the run, and reports what there is.\n"
@@ -51,7 +55,8 @@ static const char help[] =
     "examples:\n"
     "  virtwire bench tx-completion --quick\n"
     "  virtwire bench tx-completion --only=packed --json=today.json\n"
-    "  virtwire bench all --cores=2,3 --rounds=9\n";
+    "  virtwire bench compare yesterday.json today.json\n"
+    "  virtwire bench all --cores=2,3 --rounds=9 --html=page.html\n";
 
 enum option_code {
     OPTION_LIST = 256,
@@ -62,6 +67,7 @@ enum option_code {
     OPTION_ONLY,
     OPTION_CORES,
     OPTION_JSON,
+    OPTION_HTML,
     OPTION_HELP,
 };
 
@@ -74,13 +80,14 @@ static const struct option options[] = {
     {"only", required_argument, NULL, OPTION_ONLY},
     {"cores", required_argument, NULL, OPTION_CORES},
     {"json", required_argument, NULL, OPTION_JSON},
+    {"html", required_argument, NULL, OPTION_HTML},
     {"help", no_argument, NULL, OPTION_HELP},
     {NULL, 0, NULL, 0},
 };
 
 struct command_line {
     struct bench_options options;
-    const char *json;
+    const char *json, *html;
     bool list;
     const struct bench_experiment **experiments;
     size_t count;
@@ -129,6 +136,9 @@ static int parse_option(int option, const char *name, const char *value, struct 
         return parse_cores(value, line->options.cores);
     case OPTION_JSON:
         line->json = value;
+        break;
+    case OPTION_HTML:
+        line->html = value;
         break;
     default:
         fputs(help, stdout);
@@ -198,68 +208,7 @@ static int list_experiments(void)
     return EXIT_SUCCESS;
 }
 
-/* ---- output ---------------------------------------------------------------------------------- */
-
-/* A file that appears under its name only when it is whole. Opened before the run: that it cannot
- * be written is to be told at once. */
-struct output {
-    const char *path; /* NULL: not wanted */
-    char *partial;
-    FILE *file;
-};
-
-static int open_output(struct output *output, const char *path)
-{
-    output->path = path;
-    if (path == NULL)
-        return -1;
-    output->partial = bench_format("%s.partial-%d", path, (int)getpid());
-    output->file = fopen(output->partial, "wxe");
-    if (output->file != NULL)
-        return -1;
-    fprintf(stderr, "virtwire bench: cannot write %s: %s\n", path, strerror(errno));
-    free(output->partial);
-    output->path = NULL;
-    return EXIT_USAGE;
-}
-
-/* `error`: 0, or -errno of the writing. Returns whether the file is there. */
-static bool finish_output(struct output *output, int error)
-{
-    if (error == 0 && ferror(output->file) != 0)
-        error = -EIO;
-    if (fflush(output->file) == EOF && error == 0)
-        error = -errno;
-    fclose(output->file);
-    if (error == 0 && rename(output->partial, output->path) < 0)
-        error = -errno;
-    if (error != 0) {
-        fprintf(stderr, "virtwire bench: cannot write %s: %s\n", output->path, strerror(-error));
-        unlink(output->partial);
-    }
-    free(output->partial);
-    output->path = NULL;
-    return error == 0;
-}
-
-static void drop_output(struct output *output)
-{
-    if (output->path == NULL)
-        return;
-    fclose(output->file);
-    unlink(output->partial);
-    free(output->partial);
-}
-
-static int write_json(FILE *file, const struct bench_report *report)
-{
-    json_t *object = bench_report_json(report);
-    int result = json_dumpf(object, file, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
-
-    json_decref(object);
-    fputc('\n', file);
-    return result < 0 ? -EIO : 0;
-}
+/* ---- progress -------------------------------------------------------------------------------- */
 
 /* On a terminal one line, written anew each time; elsewhere a line for each cell. */
 static void show_progress(void *context, const char *line)
@@ -328,15 +277,6 @@ static bool run_experiment(struct bench_context *context, const struct bench_exp
     return is_clean(result);
 }
 
-static bool report_files(struct output *json, const struct bench_report *report)
-{
-    bool fine = true;
-
-    if (json->path != NULL)
-        fine &= finish_output(json, write_json(json->file, report));
-    return fine;
-}
-
 static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *where)
 {
     (void)status;
@@ -350,7 +290,7 @@ static void remove_folder(const char *folder)
     nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-static int run_all(struct command_line *line, int argc, char **argv, struct output *json)
+static int run_all(struct command_line *line, int argc, char **argv, struct report_files *files)
 {
     char shown[256] = "", program[4096] = "", folder[] = "/tmp/virtwire-bench-XXXXXX";
     struct bench_report report = {.quick = line->options.quick};
@@ -375,7 +315,7 @@ static int run_all(struct command_line *line, int argc, char **argv, struct outp
         fine &= run_experiment(&context, line->experiments[i], &report);
     report.interrupted = interrupted;
     remove_folder(folder);
-    fine &= report_files(json, &report);
+    fine &= report_files_write(files, &report);
     for (size_t i = 0; i < report.result_count; i++) {
         bench_cells_free(&report.results[i].cells);
         free(report.results[i].conclusion);
@@ -401,18 +341,24 @@ static void take_signals(void)
 int command_bench(int argc, char **argv)
 {
     struct command_line line = {.options = {.cell_seconds = CELL_SECONDS, .cores = {0, 1}}};
-    struct output json = {0};
-    int status = parse_command_line(argc, argv, &line);
+    struct report_files files = {0};
+    int status;
+
+    if (argc > 1 && strcmp(argv[1], "report") == 0)
+        return command_bench_report(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "compare") == 0)
+        return command_bench_compare(argc - 1, argv + 1);
+    status = parse_command_line(argc, argv, &line);
 
     if (status < 0 && line.list)
         status = list_experiments();
     if (status < 0)
-        status = open_output(&json, line.json);
+        status = report_files_open(&files, COMMAND, line.json, line.html);
     if (status < 0) {
         take_signals();
-        status = run_all(&line, argc, argv, &json);
+        status = run_all(&line, argc, argv, &files);
     }
-    drop_output(&json);
+    report_files_drop(&files);
     free(line.experiments);
     return status;
 }
