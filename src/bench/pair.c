@@ -225,7 +225,9 @@ void bench_pair_end(struct bench_pair *pair)
 {
     if (pair == NULL)
         return;
-    /* The driver first: it is not to see its device go. */
+    /* The driver first, which is not to see its device go, and waits for its last frames. */
+    if (pair->processes[DEVICE] != NULL)
+        bench_process_go(pair->processes[DEVICE]);
     bench_process_end(pair->processes[DRIVER]);
     bench_process_end(pair->processes[DEVICE]);
     for (int side = 0; side < SIDES; side++) {

@@ -277,6 +277,19 @@ static bool run_experiment(struct bench_context *context, const struct bench_exp
     return is_clean(result);
 }
 
+/* To be freed; NULL, after having told why: there is none. */
+static char *new_folder(void)
+{
+    const char *parent = getenv("TMPDIR");
+    char *folder = bench_format("%s/virtwire-bench-XXXXXX", parent != NULL ? parent : "/tmp");
+
+    if (mkdtemp(folder) != NULL)
+        return folder;
+    fprintf(stderr, "virtwire bench: cannot make %s: %s\n", folder, strerror(errno));
+    free(folder);
+    return NULL;
+}
+
 static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *where)
 {
     (void)status;
@@ -292,7 +305,7 @@ static void remove_folder(const char *folder)
 
 static int run_all(struct command_line *line, int argc, char **argv, struct report_files *files)
 {
-    char shown[256] = "", program[4096] = "", folder[] = "/tmp/virtwire-bench-XXXXXX";
+    char shown[256] = "", program[4096] = "", *folder = new_folder();
     struct bench_report report = {.quick = line->options.quick};
     struct bench_context context = {.options = &line->options,
                                     .program = program,
@@ -302,10 +315,10 @@ static int run_all(struct command_line *line, int argc, char **argv, struct repo
     bool fine = true;
 
     context.interrupted = &interrupted;
-    if (readlink("/proc/self/exe", program, sizeof(program) - 1) < 0 || mkdtemp(folder) == NULL) {
-        fprintf(stderr, "virtwire bench: cannot start: %s\n", strerror(errno));
+    if (folder == NULL)
         return EXIT_FAILURE;
-    }
+    if (readlink("/proc/self/exe", program, sizeof(program) - 1) < 0)
+        fprintf(stderr, "virtwire bench: /proc/self/exe: %s\n", strerror(errno));
     context.folder = folder;
     report.results = bench_allocate(line->count * sizeof(*report.results));
     bench_machine_read(&report.machine, &line->options, argc, argv);
@@ -315,6 +328,7 @@ static int run_all(struct command_line *line, int argc, char **argv, struct repo
         fine &= run_experiment(&context, line->experiments[i], &report);
     report.interrupted = interrupted;
     remove_folder(folder);
+    free(folder);
     fine &= report_files_write(files, &report);
     for (size_t i = 0; i < report.result_count; i++) {
         bench_cells_free(&report.results[i].cells);

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""
+`virtwire bench`: its command line, its reports, and each experiment in its quick form. What is
+asserted are counts and contents, never times.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+
+from harness import (VIRTWIRE, check, check_equal, private_folder, run_tests, wait_for)
+from lab.process import die_with_parent
+
+QUICK_SECONDS = 120  # patience with a quick form
+SAMPLE_KEYS = {"round", "start", "position", "seconds", "round_trip_seconds", "busy", "steady",
+               "faulty", "used", "values"}
+
+
+def virtwire(*arguments, status=0, environment=None):
+    """Runs `virtwire bench` to its end; returns what it printed on both outputs."""
+    done = subprocess.run([VIRTWIRE, "bench", *arguments], stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, timeout=QUICK_SECONDS,
+                          preexec_fn=die_with_parent, env={**os.environ, **(environment or {})})
+    check_equal(done.returncode, status, f"status of virtwire bench {' '.join(arguments)}: "
+                f"{done.stderr[-1000:]}")
+    return done.stdout, done.stderr
+
+
+def fresh_folder():
+    return tempfile.mkdtemp(dir=private_folder())
+
+
+def quick(experiment, *arguments):
+    """The JSON of an experiment's quick form, whose frames all arrived."""
+    path = os.path.join(fresh_folder(), "report.json")
+    table, _ = virtwire(experiment, "--quick", f"--json={path}", *arguments)
+    with open(path) as file:
+        report = json.load(file)
+    check_equal(report["format"], "virtwire-bench/1", "format of the report")
+    (result,) = report["results"]
+    check_equal(result["experiment"], experiment, "experiment of the report")
+    check(experiment in table, f"no table of {experiment}: {table}")
+    check(result["cells"], "there are no cells")
+    for cell in result["cells"]:
+        check_cell(cell)
+    return result
+
+
+def check_cell(cell):
+    """What is true of each cell of each experiment."""
+    check_equal(cell["error"], None, f"error of {cell['labels']}")
+    check(cell["variants"], f"no variants in {cell['labels']}")
+    for variant in cell["variants"]:
+        what = f"{variant['name']} of {cell['labels']}"
+        check_equal(variant["faults"], None, f"faults of {what}")
+        check(len(variant["samples"]) >= 2, f"too few samples of {what}")
+        check(variant["summary"], f"nothing was measured of {what}")
+        for sample in variant["samples"]:
+            check_equal(set(sample), SAMPLE_KEYS, f"keys of a sample of {what}")
+            check(sample["seconds"] > 0 and sample["values"], f"an empty sample of {what}")
+
+
+def values(cell, name, metric):
+    """All values of a metric of a cell's variant."""
+    (variant,) = [variant for variant in cell["variants"] if variant["name"] == name]
+    return [sample["values"][metric] for sample in variant["samples"]]
+
+
+def bad_usage():
+    "Bad options end with status 2 and one message that names what is wrong"
+    folder = fresh_folder()
+    bad = {
+        "no-such": ["no-such"], "--nonsense": ["tx-completion", "--nonsense"],
+        "name an experiment": [], "twice": ["tx-completion", "tx-completion"],
+        "--rounds=1": ["tx-completion", "--rounds=1"], "--seconds=0": ["tx-completion", "--seconds=0"],
+        "--cores=0": ["tx-completion", "--cores=0"], "--cores=0,0": ["tx-completion", "--cores=0,0"],
+        "--cores=0,4000": ["tx-completion", "--cores=0,4000"],
+        "--quick or --rounds": ["tx-completion", "--quick", "--rounds=5"],
+        "given twice": ["tx-completion", "--quick", "--quick"],
+        "/nowhere/": ["tx-completion", "--quick", f"--json={folder}/nowhere/x.json"],
+    }
+    for part, arguments in bad.items():
+        out, err = virtwire(*arguments, status=2)
+        check(part in err and not out, f"{arguments} says: {err}")
+    check_equal(os.listdir(folder), [], "files that were left behind")
+
+
+def listing_and_help():
+    "--list and --help tell each experiment and option"
+    names = [line.split()[0] for line in virtwire("--list")[0].splitlines()]
+    check("tx-completion" in names, f"--list: {names}")
+    text, err = virtwire("--help")
+    check_equal(err, "", "standard error of --help")
+    check("--json" in text and "--cores" in text, f"--help: {text}")
+    check(max(map(len, text.splitlines())) <= 100, "a line of the help is too long")
+
+
+def children(process):
+    """Processes that this one started."""
+    with open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
+        return [int(word) for word in file.read().split()]
+
+
+def is_gone(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def interrupted():
+    "Ctrl-C: what there is is reported, status 1, no process and no file is left behind"
+    folder = fresh_folder()
+    path = os.path.join(folder, "interrupted.json")
+    bench = subprocess.Popen([VIRTWIRE, "bench", "tx-completion", "--rounds=500", "--seconds=0.1",
+                              "--only=split", f"--json={path}"], stdin=subprocess.DEVNULL,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                             preexec_fn=die_with_parent, env={**os.environ, "TMPDIR": folder})
+    try:
+        started = wait_for("the processes of the first cell",
+                           lambda: len(children(bench)) >= 8 and children(bench))
+        time.sleep(1)
+        check(not os.path.exists(path), "the report is there before it is whole")
+        bench.send_signal(signal.SIGINT)
+        out, err = bench.communicate(timeout=30)
+    finally:
+        bench.kill()
+    check_equal(bench.returncode, 1, f"status after Ctrl-C: {err}")
+    for pid in started:
+        check(is_gone(pid), f"process {pid} was left behind")
+    with open(path) as file:
+        report = json.load(file)
+    check_equal(report["interrupted"], True, "the report's word of it")
+    check_equal(report["results"][0]["cells"][0]["outcome"], "interrupted", "the cell's outcome")
+    check("interrupted" in out, f"the table does not tell: {out}")
+    check_equal(os.listdir(folder), ["interrupted.json"], "files that were left behind")
+
+
+def no_folder():
+    "Without a place for its files it says so, and ends with status 1"
+    path = os.path.join(fresh_folder(), "report.json")
+    _, err = virtwire("tx-completion", "--quick", f"--json={path}", status=1,
+                      environment={"TMPDIR": "/nowhere"})
+    check("/nowhere" in err, f"it says: {err}")
+    check_equal(os.path.exists(path), False, "a report of nothing")
+
+
+def no_cell():
+    "--only that fits no cell says so, and ends with status 1"
+    _, err = virtwire("tx-completion", "--quick", "--only=square", status=1)
+    check("no cell with 'square'" in err, f"it says: {err}")
+
+
+def tx_completion():
+    "tx-completion: all frames arrive"
+    result = quick("tx-completion")
+    for cell in result["cells"]:
+        for variant in cell["variants"]:
+            check(min(values(cell, variant["name"], "frames_per_second")) > 0, "no frames")
+
+
+run_tests(bad_usage, listing_and_help, no_folder, no_cell, interrupted, tx_completion)
