@@ -70,6 +70,18 @@ static json_t *json_port(const struct vw_port *port)
     return object;
 }
 
+static uint64_t system_calls_of(const struct vw_device *device, unsigned workers)
+{
+    struct vw_worker_counters counters;
+    uint64_t sum = 0;
+
+    for (unsigned i = 0; i < workers; i++) {
+        vw_device_worker_counters(device, i, &counters);
+        sum += counters.system_calls;
+    }
+    return sum;
+}
+
 static json_t *json_workers(const struct vw_device *device, unsigned count)
 {
     struct vw_worker_counters counters;
@@ -102,6 +114,9 @@ static void report_all_json(const char *name, const struct vw_device *device,
     }
     json_object_set_new(object, "socket", json_string(name));
     json_object_set_new(object, "monotonic_seconds", json_real(monotonic_seconds()));
+    json_object_set_new(object, "cpu_seconds", json_real(cpu_seconds()));
+    json_object_set_new(object, "system_calls",
+                        json_integer((json_int_t)system_calls_of(device, statistics.worker_count)));
     json_object_set_new(object, "connected", json_boolean(statistics.connected));
     json_object_set_new(object, "link_up", json_boolean(statistics.link_up));
     json_object_set_new(object, "ring_format", json_string(ring_format(statistics.acknowledged)));
@@ -157,7 +172,7 @@ static void print_workers(const struct vw_device *device, unsigned count)
 
     for (unsigned i = 0; i < count; i++) {
         vw_device_worker_counters(device, i, &counters);
-        if (counters.sleeps == 0)
+        if (counters.sleeps + counters.system_calls == 0)
             continue;
         printf("  worker %u\n", i);
         print_counters("    ", &counters, worker_counters, VW_ARRAY_SIZE(worker_counters));

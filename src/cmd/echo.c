@@ -171,8 +171,10 @@ static void finish(struct traffic_worker *worker)
 
         if (sent < 0)
             return;
-        if (sent == 0)
+        if (sent == 0) {
+            vw_count_system_call();
             nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        }
     }
     traffic_count(&worker->refused_frames, echo->count);
 }

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/bits.h"
 #include "base/clock.h"
@@ -44,6 +45,14 @@ json_t *json_features(uint64_t features)
 double monotonic_seconds(void)
 {
     return (double)vw_clock_ns() * 1e-9;
+}
+
+double cpu_seconds(void)
+{
+    struct timespec time;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
 void json_print(json_t *object)

@@ -24,6 +24,9 @@ json_t *json_features(uint64_t features);
 /* Seconds of a clock that only goes forward. */
 double monotonic_seconds(void);
 
+/* CPU time of the process so far, that of all its threads. */
+double cpu_seconds(void);
+
 /* One line on standard output, at once. Ends the object. */
 void json_print(json_t *object);
 

@@ -21,7 +21,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/histogram.h"
 #include "base/log.h"
+#include "base/system_calls.h"
 #include "device/device.h"
 #include "net/probe.h"
 #include "transport/transport.h"
@@ -81,6 +83,8 @@ struct traffic_worker {
     uint64_t lost_frames;    /* sent to a device that was lost */
     uint64_t refused_frames; /* that could not be sent */
     uint64_t received_frames, received_bytes;
+    uint64_t system_calls;          /* of the thread, to move frames */
+    struct vw_histogram last_frame; /* ns from a burst's start to its last frame's completion */
 
     struct vw_probe_reader reader;
     uint64_t completed; /* transmitted frames that are finished; the thread's own */
@@ -117,7 +121,8 @@ struct traffic {
     _Atomic bool ending;
     _Atomic unsigned running;
     int epoll_fd, signal_fd, timer_fd, deadline_fd, ended_fd;
-    double started, ended; /* on monotonic_seconds' clock; ended 0: not yet */
+    struct vw_histogram told; /* `last_frame` of all threads, as of the latest report */
+    double started, ended;    /* on monotonic_seconds' clock; ended 0: not yet */
     bool failed;
 };
 
@@ -144,7 +149,8 @@ struct traffic_before {
     double seconds;
 };
 void traffic_report_rates(const struct traffic *traffic, struct traffic_before *before);
-void traffic_report_all(const struct traffic *traffic, bool final);
+/* `final`: of the whole run; else what is no counter is that since the latest report. */
+void traffic_report_all(struct traffic *traffic, bool final);
 /* Was anything lost, reordered, duplicated, corrupted or, in a loop, not seen again? */
 bool traffic_is_clean(const struct traffic *traffic);
 
@@ -153,6 +159,12 @@ bool traffic_is_clean(const struct traffic *traffic);
 static inline void traffic_count(uint64_t *counter, uint64_t add)
 {
     __atomic_store_n(counter, __atomic_load_n(counter, __ATOMIC_RELAXED) + add, __ATOMIC_RELAXED);
+}
+
+/* What the thread has counted for itself. */
+static inline void traffic_tell(struct traffic_worker *worker)
+{
+    vw_shared_store(&worker->system_calls, vw_system_calls);
 }
 
 static inline bool traffic_ends(const struct traffic_worker *worker)

@@ -20,6 +20,7 @@ static const struct counter probe_counters[] = {VW_PROBE_COUNTERS(PROBE_COUNTER)
 struct totals {
     uint64_t sent_frames, sent_bytes, lost_frames, refused_frames;
     uint64_t received_frames, received_bytes;
+    uint64_t system_calls;
     struct vw_probe_counters probe;
 };
 
@@ -36,11 +37,25 @@ static struct totals total_of(const struct traffic *traffic)
         totals.refused_frames += vw_shared_load(&worker->refused_frames);
         totals.received_frames += vw_shared_load(&worker->received_frames);
         totals.received_bytes += vw_shared_load(&worker->received_bytes);
+        totals.system_calls += vw_shared_load(&worker->system_calls);
 #define ADD(name, text) totals.probe.name += vw_shared_load(&worker->reader.counters.name);
         VW_PROBE_COUNTERS(ADD)
 #undef ADD
     }
     return totals;
+}
+
+/* What came since the latest report, or, at the end, in the whole run. */
+static struct vw_histogram last_frames(struct traffic *traffic, bool final)
+{
+    struct vw_histogram all = {{0}}, before = traffic->told;
+
+    for (unsigned i = 0; i < traffic->worker_count; i++)
+        vw_histogram_merge(&all, &traffic->workers[i].last_frame);
+    traffic->told = all;
+    if (!final)
+        vw_histogram_subtract(&all, &before);
+    return all;
 }
 
 static bool receives(const struct traffic *traffic)
@@ -151,10 +166,21 @@ static json_t *json_queue(const struct traffic *traffic, unsigned pair)
     return object;
 }
 
-static void report_all_json(const struct traffic *traffic, const struct totals *totals,
+static json_t *json_times(const struct vw_histogram *times)
+{
+    json_int_t count = (json_int_t)vw_histogram_count(times);
+
+    if (count == 0)
+        return json_null();
+    return json_pack("{s:f, s:f, s:I}", "median", (double)vw_histogram_percentile(times, 50) * 1e-9,
+                     "p99", (double)vw_histogram_percentile(times, 99) * 1e-9, "count", count);
+}
+
+static void report_all_json(struct traffic *traffic, const struct totals *totals,
                             const struct vw_net_info *info, double seconds, bool final)
 {
     json_t *object = json_object(), *queues = json_array();
+    struct vw_histogram times = last_frames(traffic, final);
 
     for (unsigned i = 0; i < traffic->worker_count; i++)
         json_array_append_new(queues, json_queue(traffic, i));
@@ -162,6 +188,8 @@ static void report_all_json(const struct traffic *traffic, const struct totals *
     json_object_set_new(object, "command", json_string(traffic->role->name));
     json_object_set_new(object, "monotonic_seconds", json_real(monotonic_seconds()));
     json_object_set_new(object, "seconds", json_real(seconds));
+    json_object_set_new(object, "cpu_seconds", json_real(cpu_seconds()));
+    json_object_set_new(object, "system_calls", json_integer((json_int_t)totals->system_calls));
     json_object_set_new(object, "connected", json_boolean(info->connected));
     json_object_set_new(object, "ring_format", json_string(info->packed ? "packed" : "split"));
     json_object_set_new(object, "features", json_features(info->features));
@@ -170,6 +198,7 @@ static void report_all_json(const struct traffic *traffic, const struct totals *
     json_object_set_new(object, "mtu", json_integer(info->mtu));
     json_object_set_new(object, "sent",
                         json_direction(totals->sent_frames, totals->sent_bytes, seconds));
+    json_object_set_new(object, "last_frame_seconds", json_times(&times));
     json_object_set_new(object, "sent_to_lost_device",
                         json_integer((json_int_t)totals->lost_frames));
     json_object_set_new(object, "refused", json_integer((json_int_t)totals->refused_frames));
@@ -232,12 +261,14 @@ static void report_all_text(const struct traffic *traffic, const struct totals *
         print_direction("received", totals->received_frames, totals->received_bytes, seconds);
         print_counters(&totals->probe, probe_counters, VW_ARRAY_SIZE(probe_counters));
     }
+    printf("  %.3f s of CPU time, %" PRIu64 " system calls to move frames\n", cpu_seconds(),
+           totals->system_calls);
     for (unsigned i = 0; i < traffic->worker_count; i++)
         print_queue(traffic, i);
     fflush(stdout);
 }
 
-void traffic_report_all(const struct traffic *traffic, bool final)
+void traffic_report_all(struct traffic *traffic, bool final)
 {
     double end = traffic->ended > 0 ? traffic->ended : monotonic_seconds();
     double seconds = end > traffic->started ? end - traffic->started : 1e-9;

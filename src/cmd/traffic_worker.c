@@ -39,6 +39,7 @@ int traffic_poll(struct traffic_worker *worker, vw_rx_function receive)
                     ? poll_busily(worker, receive)
                     : vw_poll(worker->net, worker->pair, POLL_BUDGET, receive, worker);
 
+    traffic_tell(worker);
     if (vw_unlikely(count == -ENOTCONN))
         return 0; /* the main thread connects again, or ends us */
     if (vw_unlikely(count < 0))
@@ -55,17 +56,20 @@ void traffic_wait(struct traffic_worker *worker, int timeout_ms)
         if (vw_wait(worker->net, worker->pair, timeout_ms) >= 0)
             break;
         /* no device, or a broken queue, which the next call tells: not at once again and again */
+        vw_count_system_call();
         nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
         break;
     case TRAFFIC_INTERRUPT:
         /* Only here: whoever asks for it has calls armed from then on. */
         called.fd = vw_queue_fd(worker->net, worker->pair);
+        vw_count_system_call();
         poll(&called, 1, timeout_ms);
         break;
     case TRAFFIC_POLL:
         vw_cpu_relax();
         break;
     }
+    traffic_tell(worker);
 }
 
 /* Received frames that are checked together. */
@@ -124,6 +128,7 @@ int traffic_send(struct traffic_worker *worker, const struct vw_tx_packet *packe
 {
     int taken = vw_tx_burst(worker->net, worker->pair, packets, count, 0);
 
+    traffic_tell(worker);
     if (vw_likely(taken > 0)) {
         traffic_count(&worker->sent_frames, (unsigned)taken);
         traffic_count(&worker->sent_bytes, bytes_of(packets, (unsigned)taken));

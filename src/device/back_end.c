@@ -17,6 +17,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "base/system_calls.h"
 #include "device/internal.h"
 
 /* A front-end that acknowledges without end must not keep the control thread. */
@@ -91,6 +92,7 @@ static void send_noted(struct vw_device *device)
     while (channel->fd >= 0 && !channel->under_way && next_request(channel, &message)) {
         vw_vu_need_reply(VW_VU_BACK_END, &message, device->protocol);
         channel->under_way = (message.header.flags & VW_VU_FLAG_NEED_REPLY) != 0;
+        vw_count_system_call();
         if (vw_socket_send_within(channel->fd, &message, NULL, 0, 0) < 0)
             close_channel(device); /* it reads nothing, or is gone */
     }

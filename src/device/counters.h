@@ -64,7 +64,8 @@ struct vw_device_counters {
 #define VW_WORKER_COUNTERS(X)                                                                      \
     X(spins_found, "times that looking on for a while found work")                                 \
     X(spins_vain, "times that it found none")                                                      \
-    X(sleeps, "sleeps")
+    X(sleeps, "sleeps")                                                                            \
+    X(system_calls, "system calls: sleeps and looks, calls, reads and writes of the port")
 
 struct vw_worker_counters {
     VW_WORKER_COUNTERS(VW_COUNTER_FIELD)

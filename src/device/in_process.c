@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/overflow.h"
+#include "base/system_calls.h"
 #include "device/internal.h"
 
 /* A device that was busy, or not good enough, is tried again after this time. Not tuned: as a
@@ -299,6 +300,7 @@ static int enable_queue(struct vw_transport *transport, unsigned index, bool ena
 /* It fails only when the counter is full, and then the descriptor is readable. */
 static void kick(struct vw_transport *transport, unsigned index)
 {
+    vw_count_system_call();
     eventfd_write(in_process_of(transport)->queues[index].kick, 1);
 }
 

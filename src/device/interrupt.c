@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/system_calls.h"
+
 #ifndef sigev_notify_thread_id
 #define sigev_notify_thread_id _sigev_un._tid
 #endif
@@ -22,6 +24,7 @@ static _Thread_local struct {
     bool at_once;
     timer_t timer;
     volatile sig_atomic_t running, writing;
+    volatile uint64_t system_calls; /* of the signal handler */
 } own;
 
 static void set_timer(long period_ns)
@@ -40,7 +43,9 @@ static void on_signal(int number)
     if (own.running && !own.writing) {
         own.running = false;
         set_timer(0);
+        own.system_calls++;
     }
+    own.system_calls++; /* the return */
     errno = saved;
 }
 
@@ -97,14 +102,22 @@ int vw_interrupt_write(int fd)
     atomic_signal_fence(memory_order_seq_cst);
     if (!own.running && own.users > 0) {
         own.running = true;
+        vw_count_system_call();
         set_timer(PERIOD_NS);
     }
+    vw_count_system_call();
     int error = write(fd, &one, sizeof(one)) < 0 ? -errno : 0;
     atomic_signal_fence(memory_order_seq_cst);
     own.writing = false;
     if (own.at_once && own.running) {
         own.running = false;
+        vw_count_system_call();
         set_timer(0);
     }
     return error;
+}
+
+uint64_t vw_interrupt_system_calls(void)
+{
+    return own.system_calls;
 }

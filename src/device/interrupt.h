@@ -26,6 +26,7 @@
 #define VW_DEVICE_INTERRUPT_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /*
  * Prepares the calling thread; `at_once`: its timer stops after each write. Takes over the signal
@@ -40,5 +41,8 @@ void vw_interrupt_end(void);
  * blocks: then nothing good will come of another try.
  */
 int vw_interrupt_write(int fd);
+
+/* System calls that the calling thread's signals made; all others are in vw_system_calls. */
+uint64_t vw_interrupt_system_calls(void);
 
 #endif

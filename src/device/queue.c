@@ -11,6 +11,7 @@
 
 #include "base/fd.h"
 #include "base/shared.h"
+#include "base/system_calls.h"
 #include "device/internal.h"
 #include "device/interrupt.h"
 
@@ -330,8 +331,10 @@ static bool notify(struct vw_queue *queue, struct vw_notifier *notifier, const c
 {
     uint64_t one = 1;
 
-    if (notifier->is_socket)
+    if (notifier->is_socket) {
+        vw_count_system_call();
         return send(notifier->fd, &one, sizeof(one), MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(one);
+    }
     int error = vw_interrupt_write(notifier->fd);
     if (error == -EINTR) {
         replace_fd(&notifier->fd, -1);

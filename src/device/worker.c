@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/system_calls.h"
 #include "device/internal.h"
 #include "device/interrupt.h"
 #include "device/pair.h"
@@ -41,6 +42,7 @@ static int watch(const struct vw_worker *worker, int operation, int fd, uint32_t
 {
     struct epoll_event event = {.events = events, .data.u32 = pair << WAIT_TAG_BITS | tag};
 
+    vw_count_system_call();
     return epoll_ctl(worker->epoll_fd, operation, fd, &event) < 0 ? -errno : 0;
 }
 
@@ -54,6 +56,7 @@ static void watch_port(struct vw_pair *pair, const struct vw_port_wait *want)
     if (want->fd == pair->port_fd && want->events == pair->port_events)
         return;
     if (pair->port_fd >= 0 && want->fd != pair->port_fd) {
+        vw_count_system_call();
         epoll_ctl(worker->epoll_fd, EPOLL_CTL_DEL, pair->port_fd, NULL);
         pair->port_fd = -1;
     }
@@ -112,15 +115,26 @@ static int wait_for_events(struct vw_worker *worker, struct epoll_event *events,
     int64_t left = vw_coalescing_wait_ns(deadline);
     struct timespec time = {.tv_sec = left / 1000000000, .tv_nsec = left % 1000000000};
     int count = epoll_pwait2(worker->epoll_fd, events, EVENTS_A_WAIT, &time, NULL);
-    if (count < 0 && errno == ENOSYS)
+    if (count < 0 && errno == ENOSYS) {
+        vw_count_system_call();
         count = epoll_wait(worker->epoll_fd, events, EVENTS_A_WAIT,
                            (int)(vw_min64((uint64_t)left, UINT64_C(1000000000)) / 1000000) + 1);
+    }
     return count;
+}
+
+/* Before each sleep, which is counted, and now and then without one: often enough for readers. */
+static void tell_system_calls(struct vw_worker *worker)
+{
+    vw_shared_store(&worker->counters.system_calls, vw_system_calls + vw_interrupt_system_calls());
 }
 
 static void take_events(struct vw_worker *worker, int timeout_ms, uint64_t deadline)
 {
     struct epoll_event events[EVENTS_A_WAIT];
+
+    vw_count_system_call();
+    tell_system_calls(worker);
     int count = wait_for_events(worker, events, timeout_ms, deadline);
 
     for (int i = 0; i < count; i++)

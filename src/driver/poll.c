@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/system_calls.h"
 #include "driver/policy.h"
 
 enum { CALL_RX, CALL_TX, SCHEDULED, SOURCES };
@@ -73,6 +74,7 @@ static void tell(struct vw_driver_pair *pair)
     const uint64_t one = 1;
 
     pair->may_wait = true;
+    vw_count_system_call();
     (void)!write(pair->schedule_fd, &one, sizeof(one));
 }
 
@@ -129,6 +131,7 @@ static struct calls look_for_calls(struct vw_driver_pair *pair)
     if (!pair->own_loop || !pair->may_wait)
         return (struct calls){false, false};
     pair->may_wait = false;
+    vw_count_system_call();
     return note_calls(pair, events, epoll_wait(pair->epoll_fd, events, SOURCES, 0));
 }
 
@@ -360,6 +363,7 @@ static int sleep_for_calls(struct vw_driver_pair *pair, struct vw_linger *linger
     if (vw_linger_sleeps(linger))
         vw_counter_add(&pair->rx.counters.spins_vain, 1);
     vw_counter_add(&pair->rx.counters.sleeps, 1);
+    vw_count_system_call();
     int count = epoll_wait(pair->epoll_fd, events, SOURCES, timeout_ms);
     int error = errno;
 

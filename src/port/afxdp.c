@@ -39,6 +39,7 @@
 #include <xdp/xsk.h>
 
 #include "base/iov.h"
+#include "base/system_calls.h"
 #include "port/kinds.h"
 #include "port/link.h"
 #include "port/results.h"
@@ -129,6 +130,7 @@ static void kick(struct afxdp_queue *queue)
     if (!xsk_ring_prod__needs_wakeup(&queue->transmit))
         return;
     for (unsigned i = 0; i < KICKS; i++) {
+        vw_count_system_call();
         error = sendto(fd, NULL, 0, MSG_DONTWAIT, NULL, 0) < 0 ? errno : 0;
         if (error != EAGAIN)
             break;
@@ -202,6 +204,7 @@ static void count_missed(struct afxdp_queue *queue)
     struct xdp_statistics statistics;
     socklen_t size = sizeof(statistics);
 
+    vw_count_system_call();
     if (getsockopt(xsk_socket__fd(queue->socket), SOL_XDP, XDP_STATISTICS, &statistics, &size) == 0)
         vw_shared_store(&queue->queue.counters.receive_missed,
                         statistics.rx_dropped + statistics.rx_ring_full);
@@ -249,8 +252,10 @@ static void afxdp_release(struct vw_port_queue *port_queue, uint32_t count)
             queue->lent[queue->lent_first++ % VW_PORT_BATCH] & ~(uint64_t)(CHUNK - 1);
     xsk_ring_prod__submit(&queue->fill, count);
     queue->lent_count -= count;
-    if (xsk_ring_prod__needs_wakeup(&queue->fill))
+    if (xsk_ring_prod__needs_wakeup(&queue->fill)) {
+        vw_count_system_call();
         (void)!recvfrom(xsk_socket__fd(queue->socket), NULL, 0, MSG_DONTWAIT, NULL, NULL);
+    }
 }
 
 static void afxdp_want(struct vw_port_queue *port_queue, bool receive, bool transmit,

@@ -42,6 +42,7 @@
 #include <unistd.h>
 
 #include "base/iov.h"
+#include "base/system_calls.h"
 
 #define WRITE_IOV_MAX 1024    /* the kernel's UIO_MAXIOV */
 #define NO_ROOM_TIMEOUT_MS 10 /* see EAGAIN above */
@@ -119,6 +120,7 @@ static int read_plain(struct vw_tap_queue *tap, uint32_t index)
     ssize_t length;
 
     do {
+        vw_count_system_call();
         length = read(tap->fd, buffer_of(tap, index), VW_PORT_BUFFER_SIZE);
     } while (length < 0 && errno == EINTR);
     return length < 0 ? -errno : (int)length;
@@ -208,6 +210,7 @@ static int write_frame(struct vw_tap_queue *tap, const struct vw_frame *frame)
         count = 1;
     }
     do {
+        vw_count_system_call();
         written = writev(tap->fd, iov, count);
     } while (written < 0 && errno == EINTR);
     return written < 0 ? errno : 0;

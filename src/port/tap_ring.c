@@ -7,6 +7,7 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
+#include "base/system_calls.h"
 
 /* A full batch, as the workers send it under load. */
 #define TIMED_REQUESTS 64
@@ -68,6 +69,7 @@ int vw_tap_ring_run(struct vw_tap_ring *ring)
     while (ring->added > 0) {
         /* Usually the first call finishes all. Links go on after the submission, so after it the
          * rest is waited for; and what the kernel had no memory to accept is submitted again. */
+        vw_count_system_call();
         int result =
             tries == 0 ? io_uring_submit(&ring->uring) : io_uring_submit_and_wait(&ring->uring, 1);
         uint32_t done = reap(ring);

@@ -8,6 +8,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/system_calls.h"
 #include "transport/vhost_user.h"
 
 #define PACKED_BASE_HALF 16
@@ -128,6 +129,7 @@ void vw_vhost_user_kick(struct vw_transport *transport, unsigned index)
      * reads: Linux has no write to an eventfd that does not wait regardless (pwritev2 with
      * RWF_NOWAIT is -EOPNOTSUPP there), and to look before would leave the same gap open. It is
      * documented (virtwire-net(3)). */
+    vw_count_system_call();
     eventfd_write(user->queues[index].kick, 1);
 }
 

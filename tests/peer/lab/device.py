@@ -44,11 +44,11 @@ class VirtwireDevice(Process):
     started = 0
 
     def __init__(self, namespace=None, *arguments, port="tap,name=vw0", socket_path=None,
-                 json_output=True, wait=True, **options):
+                 json_output=True, wait=True, prefix=(), **options):
         VirtwireDevice.started += 1
         name = f"device-{VirtwireDevice.started}"
         self.socket_path = socket_path or os.path.join(report.private_folder(), name + ".sock")
-        command = [report.VIRTWIRE, "device", "--socket-path=" + self.socket_path, "--port", port,
+        command = [*prefix, report.VIRTWIRE, "device", "--socket-path=" + self.socket_path, "--port", port,
                    *(["--json"] if json_output else []), *arguments]
         if not os.access(report.VIRTWIRE, os.X_OK):
             raise Failure(f"no program {report.VIRTWIRE}: build it first")
