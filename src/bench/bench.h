@@ -39,13 +39,15 @@ enum bench_metric {
     BENCH_LAST_FRAME_P99,
     BENCH_LATENCY_MEDIAN, /* seconds of a transaction */
     BENCH_LATENCY_P99,
-    BENCH_FRAME_BYTES,  /* mean length of a frame */
-    BENCH_LOST,         /* share of the frames that were sent, 0 to 1 */
-    BENCH_DESCRIPTORS,  /* of a receive buffer */
-    BENCH_BUFFER_BYTES, /* memory of a receive buffer */
-    BENCH_BUFFERS,      /* receive buffers that a ring holds */
-    BENCH_WORK,         /* a second: frames, bytes, ... whatever the workload is good for */
-    BENCH_LIMIT,        /* frames a second of the bare mechanism, measured in the same round */
+    BENCH_FRAME_BYTES,     /* mean length of a frame */
+    BENCH_LOST,            /* share of the frames that were sent, 0 to 1 */
+    BENCH_DESCRIPTORS,     /* of a receive buffer */
+    BENCH_BUFFER_BYTES,    /* memory of a receive buffer */
+    BENCH_BUFFERS,         /* receive buffers that a ring holds */
+    BENCH_WORK,            /* a second: frames, bytes, ... whatever the workload is good for */
+    BENCH_DEVICE_CPU_BYTE, /* seconds a byte, all threads of the device's side */
+    BENCH_MERGED,          /* frames that the far side's network stack received as one */
+    BENCH_LIMIT,           /* frames a second of the bare mechanism, measured in the same round */
     BENCH_METRICS,
 };
 

@@ -4,6 +4,8 @@
 /* In the order of the seeds. */
 const struct bench_experiment *const bench_experiments[] = {
     &bench_tx_completion,
+    &bench_tap_napi,
+    &bench_tx_batch,
     &bench_rx_big,
     &bench_policy_grid,
 };

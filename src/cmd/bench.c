@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "bench/bench.h"
 #include "bench/engine.h"
+#include "bench/helpers.h"
 #include "bench/report.h"
 #include "cmd/bench_report.h"
 #include "cmd/command.h"
@@ -362,8 +363,9 @@ int command_bench(int argc, char **argv)
         return command_bench_report(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "compare") == 0)
         return command_bench_compare(argc - 1, argv + 1);
+    if (bench_helper(argc - 1, argv + 1, &status))
+        return status;
     status = parse_command_line(argc, argv, &line);
-
     if (status < 0 && line.list)
         status = list_experiments();
     if (status < 0)

@@ -60,6 +60,8 @@ static const char help[] =
     "                        one go, 1 to 64 (64)\n"
     "  --batch-fetch=together|singly   how the ring is read and written for a batch: at once,\n"
     "                        or frame by frame, for comparison (together)\n"
+    "  --batch-copy=on|off   copy frames from the guest before the port sees them, for\n"
+    "                        comparison (off)\n"
     "  --features=NAME=off,...   do not offer these features, such as packed, in_order,\n"
     "                        mrg_rxbuf, event_idx, indirect_desc, guest_tso4; 'help' lists all\n"
     "\n"
@@ -100,6 +102,7 @@ enum option_code {
     OPTION_REALTIME,
     OPTION_BATCH,
     OPTION_BATCH_FETCH,
+    OPTION_BATCH_COPY,
     OPTION_FEATURES,
     OPTION_STATS_INTERVAL,
     OPTION_JSON,
@@ -124,6 +127,7 @@ static const struct option options[] = {
     {"realtime", required_argument, NULL, OPTION_REALTIME},
     {"batch", required_argument, NULL, OPTION_BATCH},
     {"batch-fetch", required_argument, NULL, OPTION_BATCH_FETCH},
+    {"batch-copy", required_argument, NULL, OPTION_BATCH_COPY},
     {"features", required_argument, NULL, OPTION_FEATURES},
     {"stats-interval", required_argument, NULL, OPTION_STATS_INTERVAL},
     {"json", no_argument, NULL, OPTION_JSON},
@@ -207,6 +211,7 @@ static int begin_device(struct device_command_line *line, struct device_argument
 }
 
 static const char *const fetches[] = {"together", "singly"};
+static const char *const off_on[] = {"off", "on"};
 static const char *const modes[] = {
     [VW_DEVICE_ADAPTIVE] = "adaptive",
     [VW_DEVICE_INTERRUPT] = "interrupt",
@@ -247,6 +252,11 @@ static int parse_worker_option(int option, const char *argument, struct device_a
         status = parse_choice("device", "batch-fetch", argument, fetches, VW_ARRAY_SIZE(fetches),
                               &choice);
         to->batch_singly = choice == 1;
+        break;
+    case OPTION_BATCH_COPY:
+        status =
+            parse_choice("device", "batch-copy", argument, off_on, VW_ARRAY_SIZE(off_on), &choice);
+        to->batch_copy = choice == 1;
         break;
     case OPTION_REALTIME:
         status = parse_number("device", "realtime", argument, 1, 99, &number);

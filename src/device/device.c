@@ -234,6 +234,8 @@ static int create_pairs(struct vw_device *device)
         pair->receive = &device->queues[2 * i];
         pair->transmit = &device->queues[2 * i + 1];
         pair->port_queue = device->port->queues[i];
+        if (vw_transmit_create(pair) < 0)
+            return -ENOMEM;
     }
     device->ring_enable = true;
     device->paused = true; /* workers start paused */
@@ -397,6 +399,8 @@ void vw_device_destroy(struct vw_device *device)
     for (unsigned i = 0; device->queues != NULL && i <= 2 * device->pair_count; i++)
         if (device->queues[i].device != NULL)
             vw_queue_destroy(&device->queues[i]);
+    for (unsigned i = 0; device->pairs != NULL && i < device->pair_count; i++)
+        vw_transmit_destroy(&device->pairs[i]);
     if (device->listener.fd >= 0)
         vw_socket_listener_close(&device->listener);
     if (device->retry_fd >= 0)

@@ -56,6 +56,7 @@ struct vw_device_options {
     uint32_t queue_size;   /* largest ring accepted; 0: 32768 */
     unsigned batch;        /* frames from the guest in one go, 1 .. VW_PORT_BATCH; 0: that */
     bool batch_singly;     /* but each fetched from the ring, and used, by itself */
+    bool batch_copy;       /* and copied to memory of our own before the port sees it */
     bool has_mac;
     uint8_t mac[6];
     unsigned mtu;          /* told to the guest; 0: no MTU feature */

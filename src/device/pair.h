@@ -39,6 +39,7 @@ struct vw_transmit_batch {
     uint32_t frame_count;
     uint32_t submitted; /* frames that the port took */
     uint32_t completed; /* frames that the port finished */
+    char *copies;       /* with the option batch_copy: room for VW_PORT_BATCH frames */
 
     /* What is to be counted of a chain once it is used: a chain that is given back comes again. */
     struct vw_transmit_note {
@@ -83,6 +84,10 @@ struct vw_pair {
 /* One turn of each direction; true if anything moved. Worker only. */
 bool vw_transmit_run(struct vw_pair *pair);
 bool vw_receive_run(struct vw_pair *pair);
+
+/* What transmission needs beyond the pair itself: 0 or -ENOMEM. The end may follow either. */
+int vw_transmit_create(struct vw_pair *pair);
+void vw_transmit_destroy(struct vw_pair *pair);
 
 /* Asks for the kicks that the direction needs. False: there is work, do not sleep. */
 bool vw_transmit_arm(struct vw_pair *pair);

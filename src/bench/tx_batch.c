@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Frames from the guest in batches (seed 002).
+ *
+ * A driver sends frames of 64 bytes as fast as it can. At the device they end at its port: nowhere,
+ * which shows what the ring alone gains, or at a TAP whose frames an XDP program drops at once, as
+ * in the seed.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/bits.h"
+#include "bench/experiments.h"
+#include "bench/network.h"
+#include "bench/pair.h"
+
+static const char *const headings[] = {"port", "ring", NULL};
+
+static const struct bench_column columns[] = {
+    {BENCH_COLUMN_BEFORE, BENCH_FRAMES, "Mpps before"},
+    {BENCH_COLUMN_AFTER, BENCH_FRAMES, "Mpps after"},
+    {BENCH_COLUMN_GAIN, BENCH_FRAMES, "gain"},
+    {BENCH_COLUMN_DEVIATION_BEFORE, BENCH_FRAMES, "%stddev before"},
+    {BENCH_COLUMN_DEVIATION_AFTER, BENCH_FRAMES, "%stddev after"},
+    {BENCH_COLUMN_BEFORE, BENCH_DEVICE_CPU, "device ns/frame before"},
+    {BENCH_COLUMN_AFTER, BENCH_DEVICE_CPU, "after"},
+};
+
+/* ---- the runner for a TAP -------------------------------------------------------------------- */
+
+struct lane {
+    struct bench_pair_parameters parameters;
+    int network;
+    struct bench_pair *pair;
+    struct bench_process *dropper;
+};
+
+static void lane_close(void *state)
+{
+    struct lane *lane = state;
+
+    bench_pair_end(lane->pair);
+    bench_process_end(lane->dropper);
+    if (lane->network >= 0)
+        close(lane->network);
+    free(lane);
+}
+
+static int lane_start(struct bench_context *context, struct bench_variant *variant,
+                      struct lane *lane)
+{
+    lane->network = bench_network_open(context);
+    if (lane->network < 0)
+        return -1;
+    lane->parameters.device_network = &lane->network;
+    lane->pair = bench_pair_start(context, variant, &lane->parameters);
+    if (lane->pair == NULL)
+        return -1;
+    char *name = bench_format("dropper%u", ++context->serial);
+    lane->dropper = bench_process_run(context, name, context->options->cores[1], lane->network,
+                                      "virtwire bench xdp-drop host0");
+    free(name);
+    return lane->dropper == NULL ? -1 : bench_wait_for_text(context, lane->dropper, "dropping");
+}
+
+static int lane_open(struct bench_context *context, struct bench_variant *variant, void **state)
+{
+    struct lane *lane = bench_allocate(sizeof(*lane));
+
+    lane->parameters = *(const struct bench_pair_parameters *)variant->parameters;
+    lane->network = -1;
+    if (lane_start(context, variant, lane) < 0) {
+        lane_close(lane);
+        return -1;
+    }
+    bench_pair_stop(lane->pair);
+    *state = lane;
+    return 0;
+}
+
+static int lane_slice(struct bench_context *context, void *state, double seconds,
+                      struct bench_sample *sample)
+{
+    return bench_pair_runner.slice(context, ((struct lane *)state)->pair, seconds, sample);
+}
+
+static const struct bench_runner tap_runner = {
+    .open = lane_open,
+    .slice = lane_slice,
+    .close = lane_close,
+};
+
+/* ---- the plan -------------------------------------------------------------------------------- */
+
+static const struct batch {
+    const char *name, *options;
+} batches[] = {
+    {"1", "--batch=1"},
+    {"8", "--batch=8"},
+    {"16", "--batch=16"},
+    {"32", "--batch=32"},
+    {"64", "--batch=64"},
+    {"64, get all, add all", "--batch=64 --batch-fetch=singly"},
+    {"64, copied", "--batch=64 --batch-copy=on"},
+    {"1, copied", "--batch=1 --batch-copy=on"},
+};
+
+static void plan_cell(struct bench_cell_list *cells, bool tap, bool packed, size_t step)
+{
+    const char *labels[] = {tap ? "tap" : "null", packed ? "packed" : "split", NULL};
+    struct bench_cell *cell = bench_plan_cell(cells, labels);
+
+    for (size_t i = 0; i < VW_ARRAY_SIZE(batches); i += step) {
+        struct bench_pair_parameters parameters = {0};
+
+        snprintf(parameters.device, sizeof(parameters.device), "--port %s --mode=poll %s",
+                 tap ? "tap,name=host0,io=uring" : "null", batches[i].options);
+        snprintf(parameters.driver, sizeof(parameters.driver),
+                 "pktgen --mode=poll --size=64 --burst=32 --ring-size=256 "
+                 "--features=ctrl_vq=off,csum=off,packed=%s",
+                 packed ? "on" : "off");
+        *(packed ? &parameters.feature : &parameters.absent) = "packed";
+        bench_plan_variant(cell, batches[i].name, tap ? &tap_runner : &bench_pair_runner,
+                           &parameters, sizeof(parameters));
+    }
+}
+
+static int plan(struct bench_context *context, struct bench_cell_list *cells)
+{
+    if (context->options->quick) {
+        plan_cell(cells, true, true, 4);
+        return 0;
+    }
+    for (int tap = 0; tap < 2; tap++)
+        for (int packed = 0; packed < 2; packed++)
+            plan_cell(cells, tap, packed, 1);
+    return 0;
+}
+
+const struct bench_experiment bench_tx_batch = {
+    .name = "tx-batch",
+    .title = "frames from the guest fetched, sent and given back in batches",
+    .summary =
+        "A driver sends frames of 64 bytes as fast as it can. Before: the device takes one from "
+        "the "
+        "ring, writes it to the port, and gives it back. After: it does so for up to N at once, "
+        "all "
+        "heads fetched together and all used entries published together, as seed 002 has vhost do; "
+        "\"get all, add all\" is what its reviewer asked for, N frames fetched and given back one "
+        "by one, but in two loops. The seed saw 22 % (3.20 to 3.90 Mpps) with vhost's copy, and no "
+        "difference with zero copy. Here a frame goes to the port from the guest's memory; "
+        "\"copied\" puts a bounce copy between. A batch is also one system call of io_uring for a "
+        "TAP, where batch=1 is one for each frame, as vhost's sendmsg was not: with the port null "
+        "the ring is compared alone. XDP drops the TAP's frames at once, as in the seed.",
+    .label_headings = headings,
+    .columns = columns,
+    .column_count = VW_ARRAY_SIZE(columns),
+    .headline = BENCH_FRAMES,
+    .needs_network = true,
+    .plan = plan,
+};
