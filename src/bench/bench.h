@@ -161,7 +161,8 @@ struct bench_experiment {
     enum bench_metric headline; /* the one that decides, that is plotted first, whose interval
                                  * is to become narrow */
     double slice_seconds;       /* how long a slice is to be; 0: BENCH_SLICE_SECONDS */
-    bool needs_network;         /* runs in network namespaces of its own */
+    double cell_seconds; /* when a cell's last round begins at the latest; 0: BENCH_CELL_SECONDS */
+    bool needs_network;  /* runs in network namespaces of its own */
     bool needs_testpmd;
     /* Adds the cells with bench_plan_cell. 0 or -1 after bench_fail. */
     int (*plan)(struct bench_context *context, struct bench_cell_list *cells);
@@ -179,7 +180,7 @@ struct bench_options {
     bool quick;          /* few cells, two short rounds: does it work, and what are the counts? */
     unsigned rounds;     /* of each cell; 0: until intervals are narrow */
     double seconds;      /* of a slice; 0: the experiment's choice, see bench_slice_seconds */
-    double cell_seconds; /* the time after which no further round of a cell begins */
+    double cell_seconds; /* the time after which no further round of a cell begins; 0: as above */
     unsigned cores[2];   /* of the driver's side and of the device's */
     const char *only;    /* only cells whose labels contain this; NULL: all */
 };

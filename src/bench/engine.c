@@ -211,6 +211,13 @@ static size_t fewest_used(const struct bench_cell *cell)
     return fewest;
 }
 
+static double cell_seconds(const struct run *run)
+{
+    const double seconds[] = {run->context->options->cell_seconds, run->experiment->cell_seconds};
+
+    return seconds[0] > 0 ? seconds[0] : seconds[1] > 0 ? seconds[1] : BENCH_CELL_SECONDS;
+}
+
 /* Is the cell done? Then its outcome is set. */
 static bool is_done(struct run *run)
 {
@@ -225,7 +232,7 @@ static bool is_done(struct run *run)
             *outcome = BENCH_ROUNDS_DONE;
     } else if (run->starts >= 2 && run->rounds >= 2 * BENCH_START_ROUNDS && is_narrow(run)) {
         *outcome = BENCH_NARROW;
-    } else if (now() - run->began >= options->cell_seconds) {
+    } else if (now() - run->began >= cell_seconds(run)) {
         *outcome = BENCH_TIME_UP;
     }
     return *outcome != BENCH_NOT_RUN;
@@ -240,7 +247,7 @@ static double seconds_left(const struct run *run)
     double done = now() - run->began, before = run->began - run->all_began, cell, left;
     unsigned wanted = options->rounds > 0 ? options->rounds : options->quick ? QUICK_ROUNDS : 0;
 
-    cell = wanted == 0 ? options->cell_seconds
+    cell = wanted == 0 ? cell_seconds(run)
                        : (run->rounds > 0 ? done / run->rounds
                                           : run->slice * 2 * (double)run->cell->variant_count) *
                              wanted;

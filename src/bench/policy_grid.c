@@ -297,6 +297,7 @@ const struct bench_experiment bench_policy_grid = {
     .column_count = VW_ARRAY_SIZE(columns),
     .headline = BENCH_WORK,
     .slice_seconds = 0.15,
+    .cell_seconds = 8,
     .plan = plan,
     .conclude = conclude,
 };

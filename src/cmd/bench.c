@@ -22,7 +22,6 @@
 
 #define COMMAND "bench"
 #define MOST_ROUNDS 1000
-#define CELL_SECONDS 20.0
 
 static const char help[] =
     "usage: virtwire bench --list\n"
@@ -38,7 +37,7 @@ static const char help[] =
     "  --rounds=N            so many rounds of each cell (until the 95 % confidence intervals\n"
     "                        are narrow, or --cell-seconds are over)\n"
     "  --seconds=S           length of a slice (the experiment's choice, mostly 0.3)\n"
-    "  --cell-seconds=S      no further round of a cell begins after so long (20)\n"
+    "  --cell-seconds=S      no further round of a cell begins after so long (mostly 20)\n"
     "\n"
     "what:\n"
     "  --only=TEXT           only cells one of whose labels contains this\n"
@@ -355,7 +354,7 @@ static void take_signals(void)
 
 int command_bench(int argc, char **argv)
 {
-    struct command_line line = {.options = {.cell_seconds = CELL_SECONDS, .cores = {0, 1}}};
+    struct command_line line = {.options = {.cores = {0, 1}}};
     struct report_files files = {0};
     int status;
 

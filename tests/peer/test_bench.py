@@ -163,4 +163,37 @@ def tx_completion():
             check(min(values(cell, variant["name"], "frames_per_second")) > 0, "no frames")
 
 
-run_tests(bad_usage, listing_and_help, no_folder, no_cell, interrupted, tx_completion)
+
+def rx_big():
+    "rx-big: at MTU 9000 on a ring of 256, 5 descriptors a buffer instead of 19, 51 buffers, not 13"
+    cells = {cell["labels"]["features"]: cell for cell in quick("rx-big")["cells"]}
+    for features, name, descriptors, buffers, kib in (
+            ("plain", "maximum", 19, 13, 72), ("plain", "mtu", 5, 51, 16),
+            ("plain", "mergeable", 1, 256, 4), ("indirect, packed", "maximum", 1, 256, 72),
+            ("indirect, packed", "mtu", 1, 256, 16)):
+        cell, what = cells[features], f"{features}, {name}"
+        check_equal((cell["labels"]["MTU"], cell["labels"]["ring"]), ("9000", "256"), "the cell")
+        check_equal(set(values(cell, name, "descriptors_per_buffer")), {descriptors}, what)
+        check_equal(set(values(cell, name, "buffers_in_ring")), {buffers}, what)
+        for size in values(cell, name, "bytes_per_buffer"):
+            check_equal(-(-size // 1024), kib, f"KiB a buffer, {what}")
+        check_equal({round(size) for size in values(cell, name, "bytes_per_frame")}, {9014}, what)
+
+
+def policy_grid():
+    "policy-grid: values beside the default, and a verdict on each option"
+    result = quick("policy-grid")
+    verdicts = result["conclusion"].splitlines()
+    options = [cell["labels"]["option"] for cell in result["cells"]]
+    check_equal([line.partition(":")[0] for line in verdicts], options, "verdicts")
+    for cell, verdict in zip(result["cells"], verdicts):
+        default = cell["variants"][0]["name"]
+        check(f"the default, {default}, is at worst" in verdict, verdict)
+        for variant in cell["variants"]:
+            for sample in variant["samples"]:
+                check_equal(sample["values"]["work_per_second"],
+                            sample["values"]["frames_per_second"], "work of a workload of frames")
+
+
+run_tests(bad_usage, listing_and_help, no_folder, no_cell, interrupted, tx_completion, rx_big,
+          policy_grid)
