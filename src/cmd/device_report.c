@@ -14,12 +14,14 @@
 #define WORKER_COUNTER(name, text) {#name, text, offsetof(struct vw_worker_counters, name)},
 #define PORT_COUNTER(name) {#name, #name, offsetof(struct vw_port_counters, name)},
 #define PROBE_COUNTER(name, text) {#name, text, offsetof(struct vw_probe_counters, name)},
+#define STREAM_COUNTER(name, text) {#name, text, offsetof(struct vw_stream_counters, name)},
 
 static const struct counter queue_counters[] = {VW_QUEUE_COUNTERS(QUEUE_COUNTER)};
 static const struct counter device_counters[] = {VW_DEVICE_COUNTERS(DEVICE_COUNTER)};
 static const struct counter worker_counters[] = {VW_WORKER_COUNTERS(WORKER_COUNTER)};
 static const struct counter port_counters[] = {VW_PORT_COUNTERS(PORT_COUNTER)};
 static const struct counter probe_counters[] = {VW_PROBE_COUNTERS(PROBE_COUNTER)};
+static const struct counter stream_counters[] = {VW_STREAM_COUNTERS(STREAM_COUNTER)};
 
 static bool is_drop(const struct counter *counter)
 {
@@ -62,6 +64,10 @@ static json_t *json_port(const struct vw_port *port)
             json_object_set_new(
                 counters, "probe",
                 json_counters(queue->probe, probe_counters, VW_ARRAY_SIZE(probe_counters)));
+        if (queue->stream != NULL)
+            json_object_set_new(
+                counters, "stream",
+                json_counters(queue->stream, stream_counters, VW_ARRAY_SIZE(stream_counters)));
         json_array_append_new(queues, counters);
     }
     json_object_set_new(object, "description", json_string(port->description));
@@ -207,6 +213,9 @@ static void report_all_text(const char *name, const struct vw_device *device,
         printf("  %s, queue %u\n", port->description, i);
         print_counters("    ", port->queues[i]->probe, probe_counters,
                        VW_ARRAY_SIZE(probe_counters));
+        if (port->queues[i]->stream != NULL)
+            print_counters("    ", port->queues[i]->stream, stream_counters,
+                           VW_ARRAY_SIZE(stream_counters));
     }
     fflush(stdout);
 }

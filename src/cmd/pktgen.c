@@ -347,12 +347,23 @@ static const char help[] =
     "  --loop                the device sends the frames back: check them, and wait for the\n"
     "                        last ones\n"
     "  --urgent-every=N      mark each N-th frame urgent, for --tx-policy=urgent\n"
+    "  --streams=N           TCP streams in place of probes, 1 to 1024 of each queue pair, whose\n"
+    "                        applications write as fast as they may\n"
+    "  --write=BYTES         what they write at a time (16384)\n"
+    "  --acknowledged        the far side acknowledges (--port sink,acknowledge=2): keep to\n"
+    "                        Nagle's rule and to the window\n"
     "  --source-mac=ADDRESS, --destination-mac=ADDRESS   (02:00:00:00:00:01 and ...:02)\n"
     "  --source-ip=ADDRESS, --destination-ip=ADDRESS     (198.18.0.1 and 198.18.0.2)\n";
+
+static const struct traffic_role *select_role(const struct traffic_options *options)
+{
+    return options->streams > 0 ? &traffic_streams_role : NULL;
+}
 
 static const struct traffic_role role = {
     .name = "pktgen",
     .help = help,
+    .select = select_role,
     .sends = true,
     .memory = pktgen_memory,
     .prepare = pktgen_prepare,

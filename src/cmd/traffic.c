@@ -106,7 +106,7 @@ static int open_device(struct traffic *traffic)
 
     options->log = library_log;
     options->log_context = traffic;
-    if (traffic->role->sends) {
+    if (traffic->role->sent != NULL) {
         options->tx_done = library_sent;
         options->tx_context = traffic;
     }
@@ -147,7 +147,10 @@ static int prepare_worker(struct traffic *traffic, unsigned pair)
     /* Not touched until a flow is seen: the table costs what its flows fill. */
     worker->reader.flows = calloc(VW_PROBE_FLOW_TABLE, sizeof(*worker->reader.flows));
     worker->scratch = malloc(VW_PROBE_MAX_FRAME);
-    if (worker->reader.flows == NULL || worker->scratch == NULL)
+    struct vw_stream_state *states = calloc(VW_STREAM_MAX, sizeof(*states));
+    vw_stream_reader_init(&worker->streams, states, traffic->options.acknowledge);
+    worker->reader.streams = &worker->streams;
+    if (worker->reader.flows == NULL || worker->scratch == NULL || states == NULL)
         return -ENOMEM;
     return traffic->role->prepare != NULL ? traffic->role->prepare(worker) : 0;
 }
@@ -308,6 +311,7 @@ static void close_all(struct traffic *traffic)
         if (traffic->role->release != NULL)
             traffic->role->release(worker);
         free(worker->reader.flows);
+        free(worker->streams.streams);
         free(worker->scratch);
     }
     close(traffic->ended_fd);
@@ -355,6 +359,8 @@ int traffic_main(const struct traffic_role *role, int argc, char **argv)
         return EXIT_FAILURE;
     traffic->role = role;
     int status = traffic_parse_command_line(role, argc, argv, &traffic->options);
+    if (status < 0 && role->select != NULL && role->select(&traffic->options) != NULL)
+        traffic->role = role->select(&traffic->options);
     if (status < 0)
         status = run(traffic);
     free(traffic);

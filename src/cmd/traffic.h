@@ -26,6 +26,7 @@
 #include "base/system_calls.h"
 #include "device/device.h"
 #include "net/probe.h"
+#include "net/stream.h"
 #include "transport/transport.h"
 #include "virtwire/net.h"
 
@@ -60,6 +61,28 @@ struct traffic_options {
     bool loop;             /* the frames come back */
     unsigned urgent_every; /* each such frame is marked urgent; 0: none */
     struct vw_probe_addresses addresses;
+    unsigned streams;  /* TCP streams of each queue pair, in place of probes; 0: none */
+    unsigned write;    /* bytes that their applications write at a time; 0: not given */
+    bool acknowledged; /* the far side acknowledges */
+
+    unsigned acknowledge; /* sink's own: acknowledge each so many segments of streams; 0: never */
+};
+
+/* What senders of streams did. */
+#define TRAFFIC_STREAM_COUNTERS(X)                                                                 \
+    X(writes, "writes of applications")                                                            \
+    X(written, "bytes of these")                                                                   \
+    X(segments, "segments sent")                                                                   \
+    X(bytes, "payload bytes of these")                                                             \
+    X(pushed, "of these segments, with PSH")                                                       \
+    X(urgent, "of these segments, marked urgent")                                                  \
+    X(corked, "writes that stayed in the pending segment")                                         \
+    X(acknowledgements, "acknowledgements that came")
+
+struct traffic_stream_counters {
+#define TRAFFIC_STREAM_FIELD(name, text) uint64_t name;
+    TRAFFIC_STREAM_COUNTERS(TRAFFIC_STREAM_FIELD)
+#undef TRAFFIC_STREAM_FIELD
 };
 
 struct traffic;
@@ -87,6 +110,8 @@ struct traffic_worker {
     struct vw_histogram last_frame; /* ns from a burst's start to its last frame's completion */
 
     struct vw_probe_reader reader;
+    struct vw_stream_reader streams;            /* part of it */
+    struct traffic_stream_counters stream_sent; /* pktgen, with options.streams */
     uint64_t completed; /* transmitted frames that are finished; the thread's own */
     uint8_t *scratch;   /* a frame that came in pieces is put together here */
     char error[256];    /* why the thread ended before its time; empty: it did not */
@@ -97,7 +122,9 @@ struct traffic_worker {
 struct traffic_role {
     const char *name;
     const char *help;
-    bool sends;
+    /* Once the command line is read: another role of the same name, or NULL to stay. Or NULL. */
+    const struct traffic_role *(*select)(const struct traffic_options *options);
+    bool sends;    /* frames of its own */
     bool forwards; /* what it sends is what it received */
     /* Before the device is opened: bytes of its memory that each queue pair needs. */
     size_t (*memory)(const struct traffic_options *options);
@@ -106,7 +133,7 @@ struct traffic_role {
     void (*release)(struct traffic_worker *worker); /* the device is closed */
     /* The thread; until traffic_ends. */
     void (*run)(struct traffic_worker *worker);
-    /* A transmitted frame is finished. NULL with sends false. */
+    /* A transmitted frame is finished. NULL: it sends none. */
     void (*sent)(struct traffic_worker *worker, void *token);
 };
 
@@ -125,6 +152,9 @@ struct traffic {
     double started, ended;    /* on monotonic_seconds' clock; ended 0: not yet */
     bool failed;
 };
+
+/* pktgen_streams.c: pktgen with options.streams. */
+extern const struct traffic_role traffic_streams_role;
 
 /* The whole of a subcommand but for its role. Returns the exit status. */
 int traffic_main(const struct traffic_role *role, int argc, char **argv);

@@ -89,6 +89,11 @@ enum option_code {
     OPTION_DESTINATION_MAC,
     OPTION_SOURCE_IP,
     OPTION_DESTINATION_IP,
+    OPTION_STREAMS,
+    OPTION_WRITE,
+    OPTION_ACKNOWLEDGED,
+    /* sink's alone */
+    OPTION_ACKNOWLEDGE,
 };
 
 static const struct option options[] = {
@@ -125,6 +130,10 @@ static const struct option options[] = {
     {"destination-mac", required_argument, NULL, OPTION_DESTINATION_MAC},
     {"source-ip", required_argument, NULL, OPTION_SOURCE_IP},
     {"destination-ip", required_argument, NULL, OPTION_DESTINATION_IP},
+    {"streams", required_argument, NULL, OPTION_STREAMS},
+    {"write", required_argument, NULL, OPTION_WRITE},
+    {"acknowledged", no_argument, NULL, OPTION_ACKNOWLEDGED},
+    {"acknowledge", required_argument, NULL, OPTION_ACKNOWLEDGE},
     {NULL, 0, NULL, 0},
 };
 
@@ -289,6 +298,15 @@ static int parse_pktgen(const struct given *given, int option, struct traffic_op
     case OPTION_DESTINATION_IP:
         return parse_ipv4(given->command, given->name, given->value,
                           &run->addresses.destination_ip);
+    case OPTION_STREAMS:
+        return number(given, 1, VW_STREAM_MAX, &run->streams);
+    case OPTION_WRITE:
+        return number(given, 1, VW_STREAM_WRITE_MAX, &run->write);
+    case OPTION_ACKNOWLEDGED:
+        run->acknowledged = true;
+        return -1;
+    case OPTION_ACKNOWLEDGE:
+        return number(given, 1, 1000, &run->acknowledge);
     }
     return -2;
 }
@@ -299,8 +317,28 @@ static void set_defaults(struct traffic_options *run)
     vw_net_options_init(&run->net);
     run->burst = 32;
     run->stats_interval = UINT32_MAX; /* not given */
-    vw_probe_sizes_parse(&run->sizes, "64");
     vw_probe_addresses_default(&run->addresses);
+}
+
+/* Options of probes and of streams do not mix. */
+static int check_streams(const char *command, struct traffic_options *run)
+{
+    if (run->streams == 0 && (run->write != 0 || run->acknowledged))
+        return command_usage_error(command, "%s needs --streams",
+                                   run->write != 0 ? "--write" : "--acknowledged");
+    if (run->streams == 0)
+        return -1;
+    if (run->write == 0)
+        run->write = 16384;
+    const char *other = run->sizes.count != 0    ? "--size"
+                        : run->rate > 0          ? "--rate"
+                        : run->flows != 0        ? "--flows"
+                        : run->urgent_every != 0 ? "--urgent-every"
+                        : run->loop              ? "--loop"
+                                                 : NULL;
+    if (other != NULL)
+        return command_usage_error(command, "--streams does not go with %s", other);
+    return -1;
 }
 
 static int check(const char *command, struct traffic_options *run)
@@ -316,6 +354,11 @@ static int check(const char *command, struct traffic_options *run)
         return command_usage_error(command, "give one of --socket-path, --fd and --in-process");
     if (net->listen && net->socket_path == NULL)
         return command_usage_error(command, "--listen needs --socket-path");
+    int status = check_streams(command, run);
+    if (status >= 0)
+        return status;
+    if (run->sizes.count == 0)
+        vw_probe_sizes_parse(&run->sizes, "64");
     if (run->stats_interval == UINT32_MAX)
         run->stats_interval = run->json ? 0 : 1;
     if (run->flows == 0)
@@ -326,10 +369,22 @@ static int check(const char *command, struct traffic_options *run)
     return -1;
 }
 
+static bool option_is_for(const struct traffic_role *role, int option)
+{
+    bool bridge = strcmp(role->name, "bridge") == 0;
+
+    if (option == OPTION_ACKNOWLEDGE)
+        return strcmp(role->name, "sink") == 0;
+    if (option == OPTION_PORT || option == OPTION_BURST)
+        return bridge == (option == OPTION_PORT);
+    if (option >= OPTION_RATE)
+        return strcmp(role->name, "pktgen") == 0;
+    return option != OPTION_COUNT || !role->forwards;
+}
+
 int traffic_parse_command_line(const struct traffic_role *role, int argc, char **argv,
                                struct traffic_options *run)
 {
-    bool pktgen = strcmp(role->name, "pktgen") == 0, bridge = strcmp(role->name, "bridge") == 0;
     struct given given = {.command = role->name};
     int option, place = 0, status;
     uint64_t before = 0;
@@ -339,9 +394,7 @@ int traffic_parse_command_line(const struct traffic_role *role, int argc, char *
     while ((option = getopt_long(argc, argv, "+:h", options, &place)) != -1) {
         if (option == ':')
             return command_usage_error(role->name, "%s needs a value", argv[optind - 1]);
-        if (option == '?' || (option >= OPTION_RATE && !pktgen) ||
-            (option == OPTION_COUNT && role->forwards) || (option == OPTION_PORT && !bridge) ||
-            (option == OPTION_BURST && bridge))
+        if (option == '?' || !option_is_for(role, option))
             return command_usage_error(role->name, "there is no option '%s'", argv[optind - 1]);
         if (option == 'h' || option == OPTION_HELP) {
             fputs(role->help, stdout);

@@ -12,16 +12,23 @@
 #define TX_COUNTER(name, text) {#name, text, offsetof(struct vw_tx_counters, name)},
 #define RX_COUNTER(name, text) {#name, text, offsetof(struct vw_rx_counters, name)},
 #define PROBE_COUNTER(name, text) {#name, text, offsetof(struct vw_probe_counters, name)},
+#define STREAM_COUNTER(name, text) {#name, text, offsetof(struct vw_stream_counters, name)},
+#define STREAM_SENT_COUNTER(name, text)                                                            \
+    {#name, text, offsetof(struct traffic_stream_counters, name)},
 
 static const struct counter tx_counters[] = {VW_TX_COUNTERS(TX_COUNTER)};
 static const struct counter rx_counters[] = {VW_RX_COUNTERS(RX_COUNTER)};
 static const struct counter probe_counters[] = {VW_PROBE_COUNTERS(PROBE_COUNTER)};
+static const struct counter stream_counters[] = {VW_STREAM_COUNTERS(STREAM_COUNTER)};
+static const struct counter stream_sent_counters[] = {TRAFFIC_STREAM_COUNTERS(STREAM_SENT_COUNTER)};
 
 struct totals {
     uint64_t sent_frames, sent_bytes, lost_frames, refused_frames;
     uint64_t received_frames, received_bytes;
     uint64_t system_calls;
     struct vw_probe_counters probe;
+    struct vw_stream_counters stream;
+    struct traffic_stream_counters stream_sent;
 };
 
 static struct totals total_of(const struct traffic *traffic)
@@ -40,6 +47,12 @@ static struct totals total_of(const struct traffic *traffic)
         totals.system_calls += vw_shared_load(&worker->system_calls);
 #define ADD(name, text) totals.probe.name += vw_shared_load(&worker->reader.counters.name);
         VW_PROBE_COUNTERS(ADD)
+#undef ADD
+#define ADD(name, text) totals.stream.name += vw_shared_load(&worker->streams.counters.name);
+        VW_STREAM_COUNTERS(ADD)
+#undef ADD
+#define ADD(name, text) totals.stream_sent.name += vw_shared_load(&worker->stream_sent.name);
+        TRAFFIC_STREAM_COUNTERS(ADD)
 #undef ADD
     }
     return totals;
@@ -71,6 +84,8 @@ bool traffic_is_clean(const struct traffic *traffic)
     if (totals.lost_frames + totals.refused_frames != 0)
         return false;
     if (probe->lost + probe->reordered + probe->duplicate + probe->stale + probe->corrupt != 0)
+        return false;
+    if (totals.stream.lost + totals.stream.late + totals.stream.corrupt != 0)
         return false;
     return !traffic->options.loop || probe->frames == totals.sent_frames;
 }
@@ -207,6 +222,13 @@ static void report_all_json(struct traffic *traffic, const struct totals *totals
     json_object_set_new(
         object, "probe",
         json_counters(&totals->probe, probe_counters, VW_ARRAY_SIZE(probe_counters)));
+    json_object_set_new(
+        object, "stream",
+        json_counters(&totals->stream, stream_counters, VW_ARRAY_SIZE(stream_counters)));
+    if (traffic->options.streams > 0)
+        json_object_set_new(object, "stream_sent",
+                            json_counters(&totals->stream_sent, stream_sent_counters,
+                                          VW_ARRAY_SIZE(stream_sent_counters)));
     json_object_set_new(object, "clean", json_boolean(traffic_is_clean(traffic)));
     json_object_set_new(object, "queues", queues);
     json_print(object);
@@ -260,7 +282,9 @@ static void report_all_text(const struct traffic *traffic, const struct totals *
     if (receives(traffic)) {
         print_direction("received", totals->received_frames, totals->received_bytes, seconds);
         print_counters(&totals->probe, probe_counters, VW_ARRAY_SIZE(probe_counters));
+        print_counters(&totals->stream, stream_counters, VW_ARRAY_SIZE(stream_counters));
     }
+    print_counters(&totals->stream_sent, stream_sent_counters, VW_ARRAY_SIZE(stream_sent_counters));
     printf("  %.3f s of CPU time, %" PRIu64 " system calls to move frames\n", cpu_seconds(),
            totals->system_calls);
     for (unsigned i = 0; i < traffic->worker_count; i++)

@@ -6,6 +6,7 @@
 
 #include "base/bits.h"
 #include "base/shared.h"
+#include "net/stream.h"
 
 #define ETHERTYPE_IPV4 0x0800
 #define PROTOCOL_UDP 17
@@ -402,6 +403,13 @@ static COLD void late(struct vw_probe_reader *reader, struct vw_probe_flow *flow
     }
 }
 
+/* No probe: perhaps a segment of a TCP stream. */
+static COLD void read_other(struct vw_probe_reader *reader, const uint8_t *frame, uint32_t length)
+{
+    if (reader->streams == NULL || !vw_stream_read(reader->streams, frame, length))
+        count(&reader->counters.foreign, 1);
+}
+
 /* What a burst adds to the counters that every good frame changes. */
 struct tally {
     uint64_t frames, bytes;
@@ -415,7 +423,7 @@ static VW_ALWAYS_INLINE void read_frame(struct vw_probe_reader *reader, const ui
 
     if (vw_unlikely(length < VW_PROBE_MIN_FRAME ||
                     !is_probe(frame, at_40 = get_le64(frame + AT_MAGIC - 2)))) {
-        count(&counters->foreign, 1);
+        read_other(reader, frame, length);
         return;
     }
     uint64_t identity = get_le64(frame + AT_RUN);

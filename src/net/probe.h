@@ -155,8 +155,11 @@ struct vw_probe_flow {
     bool seen;
 };
 
+struct vw_stream_reader;
+
 struct vw_probe_reader {
-    struct vw_probe_flow *flows; /* VW_PROBE_FLOW_TABLE elements, zero at first */
+    struct vw_probe_flow *flows;      /* VW_PROBE_FLOW_TABLE elements, zero at first */
+    struct vw_stream_reader *streams; /* what is no probe may be of these; NULL: none (stream.h) */
     struct vw_probe_counters counters;
 };
 

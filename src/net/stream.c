@@ -15,13 +15,13 @@ enum offset {
     AT_IP = 14,
     AT_PROTOCOL = AT_IP + 9,
     AT_SOURCE_IP = AT_IP + 12,
-    AT_TCP = 34,
+    AT_TCP = VW_STREAM_TRANSPORT,
     AT_SEQUENCE = AT_TCP + 4,
     AT_ACKNOWLEDGEMENT = AT_TCP + 8,
     AT_DATA_OFFSET = AT_TCP + 12,
     AT_FLAGS = AT_TCP + 13,
     AT_WINDOW = AT_TCP + 14,
-    AT_CHECKSUM = AT_TCP + VW_TCP_CHECKSUM,
+    AT_CHECKSUM = AT_TCP + VW_STREAM_CHECKSUM,
     AT_PAYLOAD = VW_STREAM_HEADERS,
 };
 
@@ -150,7 +150,7 @@ bool vw_stream_read_acknowledgement(const uint8_t *frame, uint32_t length, unsig
                                     uint32_t *acknowledgement)
 {
     if (!is_plain_tcp(frame, length) || vw_get_be16(frame + AT_TCP) != VW_PROBE_UDP_PORT ||
-        (frame[AT_FLAGS] & VW_STREAM_ACK) == 0)
+        (frame[AT_FLAGS] & (VW_STREAM_SYN | VW_STREAM_RST | VW_STREAM_ACK)) != VW_STREAM_ACK)
         return false;
     *stream = (unsigned)vw_get_be16(frame + AT_TCP + 2) - VW_STREAM_PORT;
     *acknowledgement = vw_get_be32(frame + AT_ACKNOWLEDGEMENT);
@@ -320,9 +320,16 @@ static void take_segment(struct vw_stream_reader *reader, unsigned stream, const
 
 bool vw_stream_read(struct vw_stream_reader *reader, const uint8_t *frame, uint32_t length)
 {
+    uint32_t acknowledgement;
+    unsigned stream;
+
+    if (vw_stream_read_acknowledgement(frame, length, &stream, &acknowledgement)) {
+        count(&reader->counters.acknowledgements, 1);
+        return true;
+    }
     if (!is_plain_tcp(frame, length) || vw_get_be16(frame + AT_TCP + 2) != VW_PROBE_UDP_PORT)
         return false;
-    unsigned stream = (unsigned)vw_get_be16(frame + AT_TCP) - VW_STREAM_PORT;
+    stream = (unsigned)vw_get_be16(frame + AT_TCP) - VW_STREAM_PORT;
     if (stream >= VW_STREAM_MAX)
         return false;
     uint32_t ip_length = vw_get_be16(frame + AT_IP + 2);

@@ -42,14 +42,18 @@
 
 #include "net/probe.h"
 
-#define VW_STREAM_MAX 1024             /* streams of one sender, numbered from 0 */
-#define VW_STREAM_PORT 32768           /* source port of stream 0 */
-#define VW_STREAM_HEADERS 54           /* Ethernet, IPv4, TCP */
+#define VW_STREAM_MAX 1024     /* streams of one sender, numbered from 0 */
+#define VW_STREAM_PORT 32768   /* source port of stream 0 */
+#define VW_STREAM_HEADERS 54   /* Ethernet, IPv4, TCP */
+#define VW_STREAM_TRANSPORT 34 /* where TCP begins, and where in it its checksum lies */
+#define VW_STREAM_CHECKSUM 16
 #define VW_STREAM_PAYLOAD (65535 - 40) /* bytes in a frame at most */
 #define VW_STREAM_FRAME_MAX (VW_STREAM_HEADERS + VW_STREAM_PAYLOAD)
 #define VW_STREAM_PATTERN 4093
+#define VW_STREAM_WRITE_MAX (1U << 30)
 
 #define VW_STREAM_SYN 0x02
+#define VW_STREAM_RST 0x04
 #define VW_STREAM_PSH 0x08
 #define VW_STREAM_ACK 0x10
 
@@ -154,6 +158,7 @@ static inline bool vw_stream_is_urgent(const struct vw_stream_segment *segment)
     X(late, "segments that came after later ones, or twice")                                       \
     X(corrupt, "segments with a wrong checksum, header or content")                                \
     X(acknowledged, "acknowledgements made")                                                       \
+    X(acknowledgements, "acknowledgements that came")                                              \
     X(streams, "streams seen")                                                                     \
     X(restarts, "times that a stream began again")
 
@@ -184,7 +189,8 @@ struct vw_stream_reader {
 void vw_stream_reader_init(struct vw_stream_reader *reader, struct vw_stream_state *streams,
                            unsigned every);
 
-/* Checks a frame and counts it. False, and nothing is counted: it is none of ours. */
+/* Checks a frame of a stream, or an acknowledgement, and counts it. False, and nothing is counted:
+ * it is neither. */
 bool vw_stream_read(struct vw_stream_reader *reader, const uint8_t *frame, uint32_t length);
 
 static inline bool vw_stream_acknowledgement_due(const struct vw_stream_reader *reader)

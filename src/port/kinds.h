@@ -57,6 +57,9 @@ struct vw_port_options {
     struct vw_probe_sizes sizes; /* count 0: not given */
     unsigned flows;              /* 0: not given */
     unsigned frames;             /* 0: without end */
+    unsigned streams;            /* 0: probes */
+    unsigned write;              /* 0: not given */
+    unsigned acknowledge;        /* 0: never */
     unsigned fd_count;           /* 0: not given */
     int fds[VW_PORT_MAX_QUEUES];
 };

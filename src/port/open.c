@@ -39,19 +39,33 @@ enum option {
     OPTION_SIZE,
     OPTION_FLOWS,
     OPTION_FRAMES,
+    OPTION_STREAMS,
+    OPTION_WRITE,
+    OPTION_ACKNOWLEDGE,
     OPTION_COUNT,
 };
 
 /* getsubopt()'s type lacks the const, but it writes to none of them. */
 static char *const option_names[] = {
-    [OPTION_NAME] = (char *)"name",       [OPTION_FD] = (char *)"fd",
-    [OPTION_QUEUES] = (char *)"queues",   [OPTION_MTU] = (char *)"mtu",
-    [OPTION_OFFLOAD] = (char *)"offload", [OPTION_SNDBUF] = (char *)"sndbuf",
-    [OPTION_IO] = (char *)"io",           [OPTION_NAPI] = (char *)"napi",
-    [OPTION_PATH] = (char *)"path",       [OPTION_COALESCE] = (char *)"coalesce",
-    [OPTION_IF] = (char *)"if",           [OPTION_QUEUE] = (char *)"queue",
-    [OPTION_SIZE] = (char *)"size",       [OPTION_FLOWS] = (char *)"flows",
-    [OPTION_FRAMES] = (char *)"count",    [OPTION_COUNT] = NULL,
+    [OPTION_NAME] = (char *)"name",
+    [OPTION_FD] = (char *)"fd",
+    [OPTION_QUEUES] = (char *)"queues",
+    [OPTION_MTU] = (char *)"mtu",
+    [OPTION_OFFLOAD] = (char *)"offload",
+    [OPTION_SNDBUF] = (char *)"sndbuf",
+    [OPTION_IO] = (char *)"io",
+    [OPTION_NAPI] = (char *)"napi",
+    [OPTION_PATH] = (char *)"path",
+    [OPTION_COALESCE] = (char *)"coalesce",
+    [OPTION_IF] = (char *)"if",
+    [OPTION_QUEUE] = (char *)"queue",
+    [OPTION_SIZE] = (char *)"size",
+    [OPTION_FLOWS] = (char *)"flows",
+    [OPTION_FRAMES] = (char *)"count",
+    [OPTION_STREAMS] = (char *)"streams",
+    [OPTION_WRITE] = (char *)"write",
+    [OPTION_ACKNOWLEDGE] = (char *)"acknowledge",
+    [OPTION_COUNT] = NULL,
 };
 
 #define FOR_ALL (1U << OPTION_QUEUES | 1U << OPTION_MTU | 1U << OPTION_OFFLOAD)
@@ -69,8 +83,10 @@ static const struct kind {
     {"afxdp", FOR_ALL | 1U << OPTION_IF | 1U << OPTION_QUEUE, vw_port_afxdp_open},
     {"loop", FOR_ALL, vw_port_loop_open},
     {"null", FOR_ALL, vw_port_null_open},
-    {"sink", FOR_ALL, vw_port_sink_open},
-    {"source", FOR_ALL | 1U << OPTION_SIZE | 1U << OPTION_FLOWS | 1U << OPTION_FRAMES,
+    {"sink", FOR_ALL | 1U << OPTION_ACKNOWLEDGE, vw_port_sink_open},
+    {"source",
+     FOR_ALL | 1U << OPTION_SIZE | 1U << OPTION_FLOWS | 1U << OPTION_FRAMES | 1U << OPTION_STREAMS |
+         1U << OPTION_WRITE,
      vw_port_source_open},
 };
 
@@ -240,6 +256,12 @@ static int parse_option(enum option option, char *value, struct vw_port_options 
         return parse_range(name, value, 1, VW_PROBE_MAX_FLOWS, &options->flows, error);
     case OPTION_FRAMES:
         return parse_range(name, value, 1, UINT_MAX, &options->frames, error);
+    case OPTION_STREAMS:
+        return parse_range(name, value, 1, VW_STREAM_MAX, &options->streams, error);
+    case OPTION_WRITE:
+        return parse_range(name, value, 1, VW_STREAM_WRITE_MAX, &options->write, error);
+    case OPTION_ACKNOWLEDGE:
+        return parse_range(name, value, 1, 1000, &options->acknowledge, error);
     case OPTION_COUNT:
         break;
     }

@@ -34,6 +34,7 @@
 #include "base/log.h"
 #include "base/shared.h"
 #include "net/probe.h"
+#include "net/stream.h"
 
 /* Bytes of the header in iov[0] of each frame. */
 #define VW_PORT_HEADER 12
@@ -152,7 +153,8 @@ struct vw_port_queue {
     struct vw_port *port;
     unsigned index;
     struct vw_port_counters counters;
-    const struct vw_probe_counters *probe; /* what a sink or source found; NULL: neither */
+    const struct vw_probe_counters *probe;   /* what a sink or source found; NULL: neither */
+    const struct vw_stream_counters *stream; /* the same of TCP streams */
 };
 
 /* The part of a port that every kind has. `queues` points to its `queue_count` queue objects. */
@@ -191,7 +193,8 @@ struct vw_port {
  *
  *   null ................. swallows every frame, yields none
  *   loop ................. sends every frame back with its MAC addresses swapped
- *   sink ................. swallows as null does, and checks probe frames (net/probe.h)
+ *   sink ................. swallows as null does, and checks probe frames (net/probe.h) and TCP
+ *                          streams (net/stream.h)
  *   source ............... yields probe frames as fast as they are taken, and checks those that
  *                          come back
  *   tap,name=vw0 ......... a TAP interface: an existing one is used, and keeps its state; one that
@@ -210,6 +213,9 @@ struct vw_port {
  *   size=64 .............. source: length of its frames, or 64:1514, 60-9000, imix
  *   flows=N .............. source: number of flows
  *   count=N .............. source: frames that each queue makes in all
+ *   streams=N ............ source: as many TCP streams in each queue, and no probes
+ *   write=BYTES .......... source: what a stream's sender writes at a time, 16384 unless told
+ *   acknowledge=N ........ sink: acknowledge every N segments of a TCP stream; not unless told
  *   napi=off|on|auto ..... TAP: IFF_NAPI; auto: if the kernel has it; off unless told
  *   coalesce=on|off|auto . TAP: merge.h; auto unless told
  *   sndbuf=BYTES ......... TAP: how much may be under way in the host before transmit has to wait

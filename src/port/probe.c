@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Two ports for measurements: `sink` checks the probe frames that it is given, `source` makes some.
+ * Two ports for measurements: `sink` checks the probe frames and the segments of TCP streams that
+ * it is given, and may acknowledge these; `source` makes some.
  *
  * Theory of operation
  * -------------------
@@ -9,9 +10,12 @@
  * frames as fast as the device takes them. Both do what a receiver and a sender of real frames
  * would: every byte is moved once.
  *
- *   sink ..... transmit copies and checks; there is nothing to receive
+ *   sink ..... transmit copies and checks; there is nothing to receive but acknowledgements
  *   source ... receive makes frames in a ring of buffers; transmit checks as a sink does, so that
  *              frames that are sent back are counted
+ *
+ * The streams of a source do not wait for acknowledgements, and nothing is ever with a driver that
+ * they would wait for: each write goes as it is made, in as many segments as it needs.
  *
  * The frames of a batch are copied first and checked then. The copies come from memory that
  * another core has just written, and each waits for its cache line: next to each other they wait
@@ -36,13 +40,25 @@
 
 struct sink {
     struct vw_probe_reader reader;
+    struct vw_stream_reader streams;
     uint8_t *copies; /* VW_PORT_BUFFER_STRIDE bytes: the longest frame fits */
 };
 
+enum source_kind { SOURCE_NOTHING, SOURCE_PROBES, SOURCE_STREAMS, SOURCE_ACKNOWLEDGEMENTS };
+
 struct source {
+    enum source_kind kind;
     struct vw_probe_writer writer;
     uint64_t *sequences; /* of the writer's flows */
     struct vw_probe_sizes sizes;
+
+    struct vw_stream_sender *senders;
+    unsigned sender_count, turn;
+    struct vw_stream_rules rules;
+    struct vw_stream_pattern pattern;
+    struct vw_probe_addresses addresses;
+    bool partial; /* checksums of streams are left to the device */
+
     uint64_t left; /* frames still to be made */
     char *buffers;
     size_t stride;
@@ -81,8 +97,10 @@ static void probe_close(struct vw_port *port)
         struct probe_queue *probe = probe_queue(port->queues[i]);
 
         free(probe->sink.reader.flows);
+        free(probe->sink.streams.streams);
         free(probe->sink.copies);
         free(probe->source.sequences);
+        free(probe->source.senders);
         free(probe->source.buffers);
         free(probe);
     }
@@ -158,58 +176,84 @@ static uint32_t sink_transmit(struct vw_port_queue *queue, struct vw_frame *fram
     return count;
 }
 
-static uint32_t sink_receive(struct vw_port_queue *queue, struct vw_frame *frames, uint32_t max)
-{
-    (void)queue;
-    (void)frames;
-    (void)max;
-    return 0;
-}
-
-static void sink_release(struct vw_port_queue *queue, uint32_t count)
-{
-    (void)queue;
-    (void)count;
-}
-
-static void sink_want(struct vw_port_queue *queue, bool receive, bool transmit,
-                      struct vw_port_wait *wait)
-{
-    (void)queue;
-    (void)receive;
-    *wait = (struct vw_port_wait){.fd = -1, .timeout_ms = transmit ? 0 : -1};
-}
-
-static const struct vw_port_ops sink_ops = {
-    .name = "sink",
-    .close = probe_close,
-    .set_guest_offloads = probe_set_guest_offloads,
-    .set_active_queues = probe_set_active_queues,
-    .transmit = sink_transmit,
-    .complete = probe_complete,
-    .receive = sink_receive,
-    .release = sink_release,
-    .want = sink_want,
-    .drain = probe_drain,
-};
-
 /* ---- source ---------------------------------------------------------------------------------- */
 
-static bool source_has_more(const struct source *source)
+static bool source_has_more(const struct probe_queue *probe)
 {
-    return source->left > 0 && source->lent - source->released < SOURCE_SLOTS;
+    const struct source *source = &probe->source;
+
+    if (source->lent - source->released >= SOURCE_SLOTS)
+        return false;
+    return source->kind == SOURCE_ACKNOWLEDGEMENTS
+               ? vw_stream_acknowledgement_due(&probe->sink.streams)
+               : source->left > 0;
+}
+
+/* What is left to the device of a stream's segment. */
+static void write_offload(const struct source *source, uint32_t payload, void *to)
+{
+    struct virtio_net_hdr_v1 header = {0};
+
+    if (source->partial) {
+        header.flags = VIRTIO_NET_HDR_F_NEEDS_CSUM;
+        header.csum_start = htole16(VW_STREAM_TRANSPORT);
+        header.csum_offset = htole16(VW_STREAM_CHECKSUM);
+    }
+    if (payload > source->rules.mss) {
+        header.gso_type = VIRTIO_NET_HDR_GSO_TCPV4;
+        header.hdr_len = htole16(VW_STREAM_HEADERS);
+        header.gso_size = htole16((uint16_t)source->rules.mss);
+    }
+    memcpy(to, &header, sizeof(header));
+}
+
+/* The next segment, of the streams in turn. */
+static uint32_t make_segment(struct source *source, const struct iovec *iov)
+{
+    unsigned stream = source->turn;
+    struct vw_stream_sender *sender = &source->senders[stream];
+    uint8_t *frame = iov[1].iov_base;
+    struct vw_stream_segment segment;
+
+    source->turn = stream + 1 < source->sender_count ? stream + 1 : 0;
+    vw_stream_write(sender, &source->rules, &source->pattern, stream, frame + VW_STREAM_HEADERS);
+    vw_stream_cut(sender, &source->rules, sender->length, &segment);
+    vw_stream_write_headers(frame, &source->addresses, stream, &segment, source->partial);
+    write_offload(source, segment.length, iov[0].iov_base);
+    return VW_STREAM_HEADERS + segment.length;
+}
+
+static uint32_t make_frame(struct probe_queue *probe, const struct iovec *iov)
+{
+    struct source *source = &probe->source;
+    uint32_t length = VW_PROBE_MIN_FRAME;
+
+    switch (source->kind) {
+    case SOURCE_PROBES:
+        length = vw_probe_sizes_next(&source->sizes);
+        vw_probe_write(&source->writer, iov[1].iov_base, length);
+        break;
+    case SOURCE_STREAMS:
+        return make_segment(source, iov);
+    case SOURCE_ACKNOWLEDGEMENTS:
+        vw_stream_make_acknowledgement(&probe->sink.streams, iov[1].iov_base);
+        break;
+    case SOURCE_NOTHING:
+        break;
+    }
+    return length;
 }
 
 static uint32_t source_receive(struct vw_port_queue *queue, struct vw_frame *frames, uint32_t max)
 {
-    struct source *source = &probe_queue(queue)->source;
+    struct probe_queue *probe = probe_queue(queue);
+    struct source *source = &probe->source;
     uint32_t count = 0;
 
-    for (; count < max && source_has_more(source); count++, source->left--) {
+    for (; count < max && source_has_more(probe); count++, source->left--) {
         uint32_t slot = source->lent++ % SOURCE_SLOTS;
-        uint32_t length = vw_probe_sizes_next(&source->sizes);
+        uint32_t length = make_frame(probe, source->iov[slot]);
 
-        vw_probe_write(&source->writer, source->iov[slot][1].iov_base, length);
         source->iov[slot][1].iov_len = length;
         frames[count] = (struct vw_frame){source->iov[slot], 2, length};
     }
@@ -227,11 +271,23 @@ static void source_release(struct vw_port_queue *queue, uint32_t count)
 static void source_want(struct vw_port_queue *queue, bool receive, bool transmit,
                         struct vw_port_wait *wait)
 {
-    const struct source *source = &probe_queue(queue)->source;
-    bool at_once = (receive && source_has_more(source)) || transmit;
+    bool at_once = (receive && source_has_more(probe_queue(queue))) || transmit;
 
     *wait = (struct vw_port_wait){.fd = -1, .timeout_ms = at_once ? 0 : -1};
 }
+
+static const struct vw_port_ops sink_ops = {
+    .name = "sink",
+    .close = probe_close,
+    .set_guest_offloads = probe_set_guest_offloads,
+    .set_active_queues = probe_set_active_queues,
+    .transmit = sink_transmit,
+    .complete = probe_complete,
+    .receive = source_receive,
+    .release = source_release,
+    .want = source_want,
+    .drain = probe_drain,
+};
 
 static const struct vw_port_ops source_ops = {
     .name = "source",
@@ -248,45 +304,93 @@ static const struct vw_port_ops source_ops = {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static int init_sink(struct probe_queue *probe)
+static int init_sink(struct probe_queue *probe, const struct vw_port_options *options)
 {
     struct sink *sink = &probe->sink;
+    struct vw_stream_state *states = calloc(VW_STREAM_MAX, sizeof(*states));
 
     /* Not touched until a flow is seen: the table costs what its flows fill. */
     sink->reader.flows = calloc(VW_PROBE_FLOW_TABLE, sizeof(*sink->reader.flows));
     sink->copies = aligned_alloc(VW_CACHE_LINE, VW_PORT_BUFFER_STRIDE);
+    vw_stream_reader_init(&sink->streams, states, options->acknowledge);
+    sink->reader.streams = &sink->streams;
     probe->queue.probe = &sink->reader.counters;
-    return sink->reader.flows != NULL && sink->copies != NULL ? 0 : -ENOMEM;
+    probe->queue.stream = &sink->streams.counters;
+    return sink->reader.flows != NULL && states != NULL && sink->copies != NULL ? 0 : -ENOMEM;
+}
+
+/* Frames of a source are at most so long. */
+static int make_slots(struct source *source, uint32_t longest)
+{
+    source->left = UINT64_MAX;
+    source->stride = (VW_PORT_HEADER + longest + VW_CACHE_LINE - 1) / VW_CACHE_LINE * VW_CACHE_LINE;
+    source->buffers = vw_port_allocate(SOURCE_SLOTS * source->stride);
+    if (source->buffers == NULL)
+        return -ENOMEM;
+    for (unsigned slot = 0; slot < SOURCE_SLOTS; slot++) {
+        char *buffer = source->buffers + slot * source->stride;
+
+        source->iov[slot][0] = (struct iovec){buffer, VW_PORT_HEADER}; /* zero, but for streams */
+        source->iov[slot][1].iov_base = buffer + VW_PORT_HEADER;
+    }
+    return 0;
 }
 
 /* Queue `index` of `queues` makes every queues-th flow. */
-static int init_source(struct probe_queue *probe, const struct vw_port_options *options)
+static int init_probes(struct source *source, const struct vw_port_options *options, unsigned index)
 {
-    struct source *source = &probe->source;
-    unsigned index = probe->queue.index, queues = options->queues;
+    unsigned queues = options->queues;
     unsigned flows = options->flows > index ? (options->flows - index - 1) / queues + 1 : 0;
     struct vw_probe_addresses addresses;
     uint16_t run = 0;
 
     if (getrandom(&run, sizeof(run), 0) < 0)
         return -errno;
+    source->kind = SOURCE_PROBES;
     source->sizes = options->sizes;
-    source->left = options->frames != 0 ? options->frames : UINT64_MAX;
-    source->stride = (VW_PORT_HEADER + vw_probe_sizes_longest(&source->sizes) + VW_CACHE_LINE - 1) /
-                     VW_CACHE_LINE * VW_CACHE_LINE;
-    source->buffers = vw_port_allocate(SOURCE_SLOTS * source->stride);
     source->sequences = calloc(flows + 1u, sizeof(*source->sequences));
-    if (source->buffers == NULL || source->sequences == NULL)
+    if (source->sequences == NULL)
         return -ENOMEM;
-    for (unsigned slot = 0; slot < SOURCE_SLOTS; slot++) {
-        char *buffer = source->buffers + slot * source->stride;
-
-        source->iov[slot][0] = (struct iovec){buffer, VW_PORT_HEADER}; /* stays zero */
-        source->iov[slot][1].iov_base = buffer + VW_PORT_HEADER;
-    }
     vw_probe_addresses_default(&addresses);
     vw_probe_writer_init(&source->writer, &addresses, run, index, queues, flows, source->sequences);
-    return 0;
+    return make_slots(source, vw_probe_sizes_longest(&source->sizes));
+}
+
+/* Each queue has its own streams, from different addresses. */
+static int init_streams(struct source *source, const struct vw_port_options *options,
+                        unsigned index)
+{
+    unsigned mtu = options->mtu != 0 ? options->mtu : 1500;
+
+    source->kind = SOURCE_STREAMS;
+    source->partial = options->offload;
+    source->rules = vw_stream_rules_for(options->write, mtu, options->offload, false);
+    source->sender_count = options->streams;
+    source->senders = calloc(options->streams, sizeof(*source->senders));
+    if (source->senders == NULL)
+        return -ENOMEM;
+    vw_stream_pattern_init(&source->pattern);
+    vw_probe_addresses_default(&source->addresses);
+    source->addresses.source_ip += index << 8;
+    return make_slots(source, VW_STREAM_HEADERS +
+                                  (uint32_t)vw_min64(options->write, source->rules.segment_max));
+}
+
+static int init_source(struct probe_queue *probe, const struct vw_port_options *options)
+{
+    struct source *source = &probe->source;
+    int error = 0;
+
+    if (probe->queue.port->ops == &source_ops)
+        error = options->streams != 0 ? init_streams(source, options, probe->queue.index)
+                                      : init_probes(source, options, probe->queue.index);
+    else if (options->acknowledge != 0) {
+        source->kind = SOURCE_ACKNOWLEDGEMENTS;
+        error = make_slots(source, VW_PROBE_MIN_FRAME);
+    }
+    if (options->frames != 0)
+        source->left = options->frames;
+    return error;
 }
 
 static int add_queue(struct vw_port *port, const struct vw_port_options *options)
@@ -298,10 +402,9 @@ static int add_queue(struct vw_port *port, const struct vw_port_options *options
     probe->queue.port = port;
     probe->queue.index = port->queue_count;
     port->queues[port->queue_count++] = &probe->queue; /* from here on close frees it */
-    int error = init_sink(probe);
-    if (error == 0 && port->ops == &source_ops)
-        error = init_source(probe, options);
-    return error;
+    int error = init_sink(probe, options);
+
+    return error == 0 ? init_source(probe, options) : error;
 }
 
 static int open_probe(const struct vw_port_options *options, const struct vw_port_ops *ops,
@@ -319,7 +422,7 @@ static int open_probe(const struct vw_port_options *options, const struct vw_por
     port->features = options->offload ? VW_PORT_OFFLOADS | VW_PORT_OFFLOADS_USO : 0;
     port->mtu = options->mtu;
     port->link_fd = -1;
-    port->on_demand = ops == &source_ops;
+    port->on_demand = true;
     port->link_up = true;
     snprintf(port->description, sizeof(port->description), "%s", ops->name);
     while (port->queue_count < options->queues) {
@@ -344,6 +447,13 @@ int vw_port_source_open(const struct vw_port_options *options, const struct vw_l
 {
     struct vw_port_options with_defaults = *options;
 
+    if (options->streams != 0 && (options->flows != 0 || options->sizes.count != 0))
+        return vw_port_fail(error, -EINVAL, "source: streams= goes with write=, not with %s=",
+                            options->flows != 0 ? "flows" : "size");
+    if (options->write != 0 && options->streams == 0)
+        return vw_port_fail(error, -EINVAL, "source: write= needs streams=");
+    if (with_defaults.write == 0)
+        with_defaults.write = 16384;
     if (with_defaults.sizes.count == 0)
         vw_probe_sizes_parse(&with_defaults.sizes, "64");
     /* Every queue has something to do. */

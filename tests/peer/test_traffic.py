@@ -16,8 +16,9 @@ COMMON = ("--socket-path", "--fd", "--in-process", "--listen", "--no-reconnect",
           "--verbose", "--help")
 OWN = {
     "pktgen": ("--rate", "--size", "--flows", "--count", "--loop", "--urgent-every",
-               "--source-mac", "--destination-mac", "--source-ip", "--destination-ip"),
-    "sink": ("--count",),
+               "--source-mac", "--destination-mac", "--source-ip", "--destination-ip", "--streams",
+               "--write", "--acknowledged"),
+    "sink": ("--count", "--acknowledge",),
     "echo": (),
 }
 MODES = ("poll", "adaptive", "interrupt")
@@ -95,10 +96,15 @@ def bad_usage():
                     ["--size=64,"], ["--size=70-60"], ["--size="], ["--flows=0"],
                     ["--flows=1", "--queue-pairs=2"], ["--count=0"], ["--urgent-every=0"],
                     ["--source-mac=1"], ["--destination-mac=01:00:5e:00:00:01"],
-                    ["--source-ip=1.2.3"], ["--destination-ip=x"]]
+                    ["--source-ip=1.2.3"], ["--destination-ip=x"], ["--streams=0"], ["--streams=1025"],
+                    ["--write=64"], ["--acknowledged"], ["--streams=1", "--write=0"],
+                    ["--streams=1", "--size=64"], ["--streams=1", "--rate=1k"],
+                    ["--streams=1", "--flows=2"], ["--streams=1", "--loop"]]
+        if command == "sink":
+            bad += [["--acknowledge=0"], ["--acknowledge=1001"]]
         for option in OWN["pktgen"]:
             if option not in own:  # another program's option
-                bad.append([f"{option}=1" if option != "--loop" else option])
+                bad.append([f"{option}=1" if option not in ("--loop", "--acknowledged") else option])
         for arguments in bad:
             status, out, err = virtwire(command, path, *arguments)
             check_equal((status, out), (2, ""), f"virtwire {command} {arguments}: {err}")

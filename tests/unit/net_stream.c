@@ -266,7 +266,8 @@ static void acknowledgements_are_right_and_go_back(void **state)
             vw_stream_read_acknowledgement(frame, sizeof(frame), &stream, &acknowledgement));
         assert_int_equal(stream, STREAM);
         assert_int_equal(acknowledgement, 700 + 1460 * i);
-        assert_false(vw_stream_read(&lab->reader, frame, sizeof(frame)));
+        assert_true(vw_stream_read(&lab->reader, frame, sizeof(frame)));
+        assert_int_equal(lab->reader.counters.acknowledgements, i / 2);
     }
     assert_int_equal(lab->reader.counters.acknowledged, 3);
 }
@@ -350,11 +351,32 @@ static void other_frames_are_not_ours(void **state)
     lab->frame[23] = 17;
     assert_false(arrive(lab));
     lab->frame[23] = 6;
+    lab->frame[36] = 0x80; /* to another port */
+    assert_false(arrive(lab));
+    lab->frame[36] = 0;
     lab->frame[34] = 1; /* a source port below ours */
     assert_false(arrive(lab));
     lab->frame[34] = 0xff; /* beyond */
     assert_false(arrive(lab));
     assert_int_equal(lab->reader.counters.corrupt + lab->reader.counters.segments, 0);
+}
+
+static void a_reset_acknowledges_nothing(void **state)
+{
+    struct lab *lab = *state;
+    uint8_t frame[VW_PROBE_MIN_FRAME];
+    uint32_t acknowledgement;
+    unsigned stream;
+
+    for (unsigned i = 0; i < 2; i++) {
+        write_once(lab);
+        send(lab, 0, true);
+        arrive(lab);
+    }
+    vw_stream_make_acknowledgement(&lab->reader, frame);
+    frame[47] |= VW_STREAM_RST;
+    assert_false(vw_stream_read_acknowledgement(frame, sizeof(frame), &stream, &acknowledgement));
+    assert_false(vw_stream_read(&lab->reader, frame, sizeof(frame)));
 }
 
 static void lengths_in_headers_are_not_believed(void **state)
@@ -395,6 +417,7 @@ int main(void)
         TEST(what_is_missing_late_or_begins_again_is_counted),
         TEST(no_byte_of_a_segment_can_change_unseen),
         TEST(other_frames_are_not_ours),
+        TEST(a_reset_acknowledges_nothing),
         TEST(lengths_in_headers_are_not_believed),
     };
 
