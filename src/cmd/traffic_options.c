@@ -417,7 +417,7 @@ int traffic_parse_command_line(const struct traffic_role *role, int argc, char *
     if (optind < argc)
         return command_usage_error(role->name, "'%s' is not expected here; options begin with --",
                                    argv[optind]);
-    if (bridge && run->port == NULL)
+    if (strcmp(role->name, "bridge") == 0 && run->port == NULL)
         return command_usage_error(role->name, "no port: give --port, such as tap,name=vw0");
     return check(role->name, run);
 }

@@ -97,7 +97,7 @@ def bad_usage():
                     ["--flows=1", "--queue-pairs=2"], ["--count=0"], ["--urgent-every=0"],
                     ["--source-mac=1"], ["--destination-mac=01:00:5e:00:00:01"],
                     ["--source-ip=1.2.3"], ["--destination-ip=x"], ["--streams=0"], ["--streams=1025"],
-                    ["--write=64"], ["--acknowledged"], ["--streams=1", "--write=0"],
+                    ["--write=64"], ["--acknowledged"], ["--write=0", "--streams=1"],
                     ["--streams=1", "--size=64"], ["--streams=1", "--rate=1k"],
                     ["--streams=1", "--flows=2"], ["--streams=1", "--loop"]]
         if command == "sink":
