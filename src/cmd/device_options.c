@@ -40,7 +40,7 @@ static const char help[] =
     "  --port null           nowhere: frames are counted and dropped\n"
     "  --port loop           back to the guest, with the MAC addresses swapped: a self-test\n"
     "  --port sink           nowhere, but probe frames (virtwire pktgen) are checked and counted\n"
-    "                          acknowledge=N   acknowledge each N segments of a TCP stream (never)\n"
+    "                          acknowledge=N   acknowledge each N segments of TCP streams (never)\n"
     "  --port source         as sink, and probe frames come from it. More:\n"
     "                          size=N[:N...]|N-N|imix   length of the frames (64)\n"
     "                          flows=N, count=N   flows, and frames of each queue in all\n"
