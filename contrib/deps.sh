@@ -13,7 +13,7 @@ case $purpose in
 build) ;;
 demo) packages+=(iproute2 user-mode-linux busybox-static) ;;
 test) packages+=(iproute2 user-mode-linux busybox-static qemu-system-x86 dpdk-dev g++ clang clang-tidy
-                 cppcheck strace) ;;
+                 cppcheck strace chromium python3-jsonschema) ;;
 *)
     echo "usage: deps.sh build|demo|test [BUILD]" >&2
     exit 2
