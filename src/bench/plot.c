@@ -152,14 +152,17 @@ static size_t colour_of(struct plot *plot, const char *name, bool first)
 
 static bool measure_bar(struct plot *plot, const struct bench_cell *cell, size_t index)
 {
+    double largest = 0;
     struct bar bar;
     bool measured;
 
     bar_open(&bar, plot, cell, index);
     measured = bar.summary.count > 0;
     for (size_t i = 0; i < bar.summary.count; i++)
-        scale_include(&plot->values, bar.values[i]);
-    scale_include(&plot->values, fmin(bar.summary.high, MOST_REACH * plot->values.high));
+        largest = fmax(largest, bar.values[i]);
+    scale_include(&plot->values, largest);
+    if (isfinite(bar.summary.high))
+        scale_include(&plot->values, fmin(bar.summary.high, MOST_REACH * largest));
     scale_include(&plot->gains, bar.gain.percent);
     scale_include(&plot->gains, bar.gain.low_percent);
     scale_include(&plot->gains, bar.gain.high_percent);

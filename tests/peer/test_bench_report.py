@@ -106,7 +106,8 @@ PLOTS = """[...document.querySelectorAll("svg.plot")].map(svg => {
         b.bottom <= a.top + 2
     const pairs = [["text.label", "text.name"], ["text.name", "rect"], ["text.value", "text.percent"],
                    ["text.value", "circle.gain"], ["text.label", "text.label"]]
-    return {width: box.width, height: box.height, bars: svg.querySelectorAll("rect").length,
+    const [values, gains] = boxes("text.axis"), bars = boxes("rect").map(b => b.width)
+    return {width: box.width, filled: Math.max(...bars) / ((gains || box).right - values.left), height: box.height, bars: svg.querySelectorAll("rect").length,
         title: svg.querySelector("title").textContent, text: svg.textContent,
         described: svg.getAttribute("aria-labelledby").split(" ").every(
             id => document.getElementById(id).textContent.length > 20 || id.endsWith("title")),
@@ -137,6 +138,8 @@ def check_plots(browser, document):
     for plot in plots:
         what = f"the plot '{plot['title']}'"
         check(plot["width"] > 700 and plot["height"] > 50, f"{what} has no size: {plot}")
+        # A variant that was not measured once stretched the axis, again and again.
+        check(plot["filled"] > 0.45, f"the bars of {what} fill only {plot['filled']:.2f} of it")
         check(plot["described"], f"{what} has no text that stands for it")
         check_equal(plot["outside"], 0, f"marks outside {what}")
         check_equal(plot["overlaps"], [0] * 5, f"texts in {what} that lie on others")
