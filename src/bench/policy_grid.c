@@ -5,8 +5,8 @@
  * Theory of operation
  * -------------------
  * A cell is a workload and an option, its variants are the option's values, the default first. What
- * a workload is good for differs (frames or bytes a second, transactions, frames for a second of
- * CPU time where the rate is given), so that each notes its own as BENCH_WORK. An option is not
+ * a workload is good for differs (frames or bytes a second, or frames for a second of CPU time
+ * where the rate is given), so that each is noted as BENCH_WORK, too. An option is not
  * varied over a workload that fixes it, or to which it means nothing.
  *
  * The verdict on an option is made over all of its cells: how far its default is behind the best
@@ -18,8 +18,9 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "bench/engine.h"
 #include "bench/experiments.h"
-#include "bench/pair.h"
+#include "bench/lanes.h"
 #include "bench/report.h"
 
 static const char *const headings[] = {"workload", "option", NULL};
@@ -40,48 +41,55 @@ enum matter {
     RECEIVES = 1 << 1, /* the driver receives */
     SHORT = 1 << 2,    /* no frame is longer than 1514 bytes */
     TAP = 1 << 3,      /* the port is a TAP */
+    STREAMS = 1 << 4,  /* of TCP, through two network stacks */
     ANY = 0,
 };
 
 /* ---- workloads ------------------------------------------------------------------------------- */
 
-static void frames_count(const struct bench_pair_slice *slice, struct bench_sample *sample)
-{
-    (void)slice;
-    sample->value[BENCH_WORK] = sample->value[BENCH_FRAMES];
-}
-
-/* At a given rate, which is nobody's merit. */
-static void cpu_counts(const struct bench_pair_slice *slice, struct bench_sample *sample)
-{
-    (void)slice;
-    sample->value[BENCH_WORK] = sample->value[BENCH_PER_CPU];
-}
+#define PAIR &bench_pair_runner, 0, 0
+#define DROP &bench_drop_runner, 0, 0
+#define WRITES(streams, bytes) &bench_stream_runner, streams, bytes
 
 static const struct workload {
     const char *name;
     const char *port, *device, *driver; /* the rest of both command lines */
     enum bench_direction direction;
     unsigned matters;
-    void (*work)(const struct bench_pair_slice *slice, struct bench_sample *sample);
+    enum bench_metric work; /* what it is good for */
+    const struct bench_runner *runner;
+    unsigned streams, write; /* of bench_stream_runner */
 } workloads[] = {
-    {"send 64", "sink", "", "pktgen --size=64", BENCH_TO_DEVICE, SENDS | SHORT, frames_count},
-    {"send 1514", "sink", "", "pktgen --size=1514", BENCH_TO_DEVICE, SENDS | SHORT, frames_count},
+    {"send 64", "sink", "", "pktgen --size=64", BENCH_TO_DEVICE, SENDS | SHORT, BENCH_FRAMES, PAIR},
+    {"send 1514", "sink", "", "pktgen --size=1514", BENCH_TO_DEVICE, SENDS | SHORT, BENCH_FRAMES,
+     PAIR},
     {"send 64, bursts of 256 to a device that polls", "sink", "--mode=poll",
-     "pktgen --size=64 --burst=256", BENCH_TO_DEVICE, SENDS | SHORT, frames_count},
-    {"receive 64", "source,size=64", "", "sink", BENCH_TO_DRIVER, RECEIVES | SHORT, frames_count},
+     "pktgen --size=64 --burst=256", BENCH_TO_DEVICE, SENDS | SHORT, BENCH_FRAMES, PAIR},
+    {"receive 64", "source,size=64", "", "sink", BENCH_TO_DRIVER, RECEIVES | SHORT, BENCH_FRAMES,
+     PAIR},
     {"receive 1514", "source,size=1514", "", "sink", BENCH_TO_DRIVER, RECEIVES | SHORT,
-     frames_count},
+     BENCH_FRAMES, PAIR},
     {"receive 9014", "source,size=9014", "--mtu=9000", "sink", BENCH_TO_DRIVER, RECEIVES,
-     frames_count},
+     BENCH_FRAMES, PAIR},
     {"loop 64", "loop", "", "pktgen --loop --size=64", BENCH_LOOP, SENDS | RECEIVES | SHORT,
-     frames_count},
+     BENCH_FRAMES, PAIR},
     {"loop, mixed sizes", "loop", "", "pktgen --loop --size=imix", BENCH_LOOP,
-     SENDS | RECEIVES | SHORT, frames_count},
-    {"send 64, 20000 a second: frames a CPU second", "sink", "", "pktgen --size=64 --rate=20k",
-     BENCH_TO_DEVICE, SHORT, cpu_counts},
-    {"loop 64, 1000 a second: frames a CPU second", "loop", "",
-     "pktgen --loop --size=64 --rate=1k --burst=1", BENCH_LOOP, SHORT, cpu_counts},
+     SENDS | RECEIVES | SHORT, BENCH_FRAMES, PAIR},
+    /* at a given rate, which is nobody's merit: what it costs */
+    {"send 64, 20000 a second", "sink", "", "pktgen --size=64 --rate=20k", BENCH_TO_DEVICE, SHORT,
+     BENCH_PER_CPU, PAIR},
+    {"loop 64, 1000 a second", "loop", "", "pktgen --loop --size=64 --rate=1k --burst=1",
+     BENCH_LOOP, SHORT, BENCH_PER_CPU, PAIR},
+    {"64 to a TAP that drops", "tap,name=host0", "",
+     "pktgen --size=64 --features=ctrl_vq=off,csum=off", BENCH_TO_DEVICE, SENDS | SHORT | TAP,
+     BENCH_FRAMES, DROP},
+    {"TCP, writes of 64, to a TAP", "tap,name=host0", "", "bridge --port tap,name=guest0",
+     BENCH_TO_DEVICE, SENDS | TAP | STREAMS, BENCH_BYTES, WRITES(1, 64)},
+    {"TCP, 12 of 4096, to a TAP", "tap,name=host0", "", "bridge --port tap,name=guest0",
+     BENCH_TO_DEVICE, SENDS | TAP | STREAMS, BENCH_BYTES, WRITES(12, 4096)},
+    {"TCP, 12 of 4096 in frames of 1514, to a TAP", "tap,name=host0", "",
+     "bridge --port tap,name=guest0 --features=host_tso4=off,host_tso6=off,host_uso=off",
+     BENCH_TO_DEVICE, SENDS | TAP | STREAMS, BENCH_BYTES, WRITES(12, 4096)},
 };
 
 /* ---- options --------------------------------------------------------------------------------- */
@@ -110,9 +118,62 @@ static const struct option {
     {"busy-poll-us", DEVICE, "--busy-poll-us=", {"50", "10", "20", "100", "200", "500"}, ANY},
     {"batch", DEVICE, "--batch=", {"64", "1", "8", "16", "32"}, SENDS},
     {"batch fetch", DEVICE, "--batch-fetch=", {"together", "singly"}, SENDS},
+    {"io of a TAP", PORT, ",io=", {"auto", "uring", "plain"}, TAP},
+    {"coalesce", PORT, ",coalesce=", {"auto", "off", "on"}, STREAMS},
+    {"napi", PORT, ",napi=", {"off", "on"}, TAP},
     {"ring format", DRIVER, "--features=packed=", {"on", "off"}, ANY},
     {"in-order", DRIVER, "--features=in_order=", {"on", "off"}, ANY},
     {"ring size", DRIVER, "--ring-size=", {"256", "64", "128", "512", "1024"}, ANY},
+};
+
+/* ---- the runner: the workload's own ---------------------------------------------------------- */
+
+struct grid_parameters {
+    struct bench_stream_parameters lane; /* begins with those of a pair: any runner's */
+    const struct workload *workload;
+};
+
+struct grid_state {
+    const struct workload *workload;
+    void *lane;
+};
+
+static int grid_open(struct bench_context *context, struct bench_variant *variant, void **state)
+{
+    const struct grid_parameters *parameters = variant->parameters;
+    struct grid_state *grid = bench_allocate(sizeof(*grid));
+
+    grid->workload = parameters->workload;
+    if (grid->workload->runner->open(context, variant, &grid->lane) < 0) {
+        free(grid);
+        return -1;
+    }
+    *state = grid;
+    return 0;
+}
+
+static int grid_slice(struct bench_context *context, void *state, double seconds,
+                      struct bench_sample *sample)
+{
+    struct grid_state *grid = state;
+    int result = grid->workload->runner->slice(context, grid->lane, seconds, sample);
+
+    sample->value[BENCH_WORK] = sample->value[grid->workload->work];
+    return result;
+}
+
+static void grid_close(void *state)
+{
+    struct grid_state *grid = state;
+
+    grid->workload->runner->close(grid->lane);
+    free(grid);
+}
+
+static const struct bench_runner runner = {
+    .open = grid_open,
+    .slice = grid_slice,
+    .close = grid_close,
 };
 
 /* ---- cells ----------------------------------------------------------------------------------- */
@@ -145,18 +206,24 @@ static bool is_possible(const struct workload *workload, const char *value)
 static void plan_value(struct bench_cell *cell, const struct workload *workload,
                        const struct option *option, const char *value)
 {
-    struct bench_pair_parameters parameters = {.direction = workload->direction,
-                                               .device_sleeps = true,
-                                               .driver_sleeps = true,
-                                               .more = workload->work};
+    struct grid_parameters parameters = {
+        .lane = {.pair = {.direction = workload->direction,
+                          .device_sleeps = true,
+                          .driver_sleeps = true,
+                          .idle = (workload->matters & STREAMS) != 0},
+                 .streams = workload->streams,
+                 .write = workload->write},
+        .workload = workload,
+    };
+    struct bench_pair_parameters *pair = &parameters.lane.pair;
     char *text = bench_format("%s%s", option->text, value);
 
-    snprintf(parameters.device, sizeof(parameters.device), "--port %s%s %s %s", workload->port,
+    snprintf(pair->device, sizeof(pair->device), "--port %s%s %s %s", workload->port,
              option->place == PORT ? text : "", workload->device,
              option->place == DEVICE ? text : "");
-    snprintf(parameters.driver, sizeof(parameters.driver), "%s %s", workload->driver,
+    snprintf(pair->driver, sizeof(pair->driver), "%s %s", workload->driver,
              option->place == DRIVER ? text : "");
-    bench_plan_variant(cell, value, &bench_pair_runner, &parameters, sizeof(parameters));
+    bench_plan_variant(cell, value, &runner, &parameters, sizeof(parameters));
     free(text);
 }
 
@@ -198,14 +265,21 @@ struct record {
     size_t cells, behind;
 };
 
-/* To the best of its cell; 1 where that cannot be told from it. */
+static bool is_measured(const struct bench_variant *variant)
+{
+    double values[2];
+
+    return bench_values(variant, BENCH_WORK, values, 2) == 2;
+}
+
+/* To the best of its cell; 1 where that cannot be told from it. NAN: one sample tells nothing. */
 static double to_best(const struct bench_cell *cell, const struct bench_variant *variant)
 {
     const struct bench_variant *best = bench_best(cell, BENCH_WORK);
 
-    if (best == NULL || best == variant || !bench_differ(best, variant, BENCH_WORK))
-        return best == NULL ? NAN : 1;
-    return bench_to_best(cell, variant, BENCH_WORK);
+    if (best == NULL || !is_measured(best) || !is_measured(variant))
+        return NAN;
+    return bench_differ(best, variant, BENCH_WORK) ? bench_to_best(cell, variant, BENCH_WORK) : 1;
 }
 
 static void note(struct record *records, const struct bench_cell *cell,
@@ -296,6 +370,7 @@ const struct bench_experiment bench_policy_grid = {
     .columns = columns,
     .column_count = VW_ARRAY_SIZE(columns),
     .headline = BENCH_WORK,
+    .needs_network = true,
     .slice_seconds = 0.15,
     .cell_seconds = 8,
     .plan = plan,

@@ -20,8 +20,8 @@
 
 #include "base/bits.h"
 #include "bench/experiments.h"
+#include "bench/lanes.h"
 #include "bench/network.h"
-#include "bench/pair.h"
 
 #define GUEST_ADDRESS "10.0.0.1"
 #define HOST_ADDRESS "10.0.0.2"
@@ -51,13 +51,8 @@ static const struct bench_column columns[] = {
 
 /* ---- the runner ------------------------------------------------------------------------------ */
 
-struct parameters {
-    struct bench_pair_parameters pair;
-    unsigned streams, write;
-};
-
 struct lane {
-    const struct parameters *parameters;
+    const struct bench_stream_parameters *parameters;
     struct bench_pair_parameters pair;
     struct bench_variant *variant;
     int guest, host; /* namespaces */
@@ -81,7 +76,7 @@ static void lane_close(void *state)
 
 static int start_streams(struct bench_context *context, struct lane *lane)
 {
-    const struct parameters *parameters = lane->parameters;
+    const struct bench_stream_parameters *parameters = lane->parameters;
     const unsigned *cores = context->options->cores;
     char *name = bench_format("receiver%u", ++context->serial);
 
@@ -226,7 +221,7 @@ static int lane_slice(struct bench_context *context, void *state, double seconds
     return result;
 }
 
-static const struct bench_runner runner = {
+const struct bench_runner bench_stream_runner = {
     .open = lane_open,
     .slice = lane_slice,
     .close = lane_close,
@@ -262,7 +257,7 @@ static void plan_cell(struct bench_cell_list *cells, unsigned streams, unsigned 
     snprintf(write_text, sizeof(write_text), "%u", write);
     cell = bench_plan_cell(cells, labels);
     for (size_t i = 0; i < VW_ARRAY_SIZE(taps); i++) {
-        struct parameters parameters = {
+        struct bench_stream_parameters parameters = {
             .pair = {.device_sleeps = true, .driver_sleeps = true, .idle = true},
             .streams = streams,
             .write = write,
@@ -272,7 +267,8 @@ static void plan_cell(struct bench_cell_list *cells, unsigned streams, unsigned 
                  "--port tap,name=host0,io=%s,%s", frames->io, taps[i].options);
         snprintf(parameters.pair.driver, sizeof(parameters.pair.driver),
                  "bridge --port tap,name=guest0%s", frames->bridge);
-        bench_plan_variant(cell, taps[i].name, &runner, &parameters, sizeof(parameters));
+        bench_plan_variant(cell, taps[i].name, &bench_stream_runner, &parameters,
+                           sizeof(parameters));
     }
 }
 

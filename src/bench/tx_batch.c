@@ -12,8 +12,8 @@
 
 #include "base/bits.h"
 #include "bench/experiments.h"
+#include "bench/lanes.h"
 #include "bench/network.h"
-#include "bench/pair.h"
 
 static const char *const headings[] = {"port", "ring", NULL};
 
@@ -85,7 +85,7 @@ static int lane_slice(struct bench_context *context, void *state, double seconds
     return bench_pair_runner.slice(context, ((struct lane *)state)->pair, seconds, sample);
 }
 
-static const struct bench_runner tap_runner = {
+const struct bench_runner bench_drop_runner = {
     .open = lane_open,
     .slice = lane_slice,
     .close = lane_close,
@@ -121,7 +121,7 @@ static void plan_cell(struct bench_cell_list *cells, bool tap, bool packed, size
                  "--features=ctrl_vq=off,csum=off,packed=%s",
                  packed ? "on" : "off");
         *(packed ? &parameters.feature : &parameters.absent) = "packed";
-        bench_plan_variant(cell, batches[i].name, tap ? &tap_runner : &bench_pair_runner,
+        bench_plan_variant(cell, batches[i].name, tap ? &bench_drop_runner : &bench_pair_runner,
                            &parameters, sizeof(parameters));
     }
 }

@@ -129,6 +129,24 @@ static void noise_is_no_loss(void **unused)
     bench_cells_free(&cells);
 }
 
+/* One sample of the best, or of the value itself, is no verdict. */
+static void one_sample_tells_nothing(void **unused)
+{
+    static const char *const two[] = {"now", "other", NULL};
+    struct bench_cell_list cells = {0};
+
+    (void)unused;
+    add(&cells, "up", "option", (const double[]){50, 100}, two);
+    for (unsigned v = 0; v < 2; v++) {
+        cells.cells[0].variants[v].sample_count = 1;
+        char *text = bench_policy_grid.conclude(&cells);
+        assert_string_equal(text, "option: not measured\n");
+        free(text);
+        cells.cells[0].variants[v].sample_count = 3;
+    }
+    bench_cells_free(&cells);
+}
+
 /* The first of an option's values is what a driver, or a device, does that is told nothing. */
 static void defaults_come_first(void **unused)
 {
@@ -203,6 +221,7 @@ int main(void)
         cmocka_unit_test(the_ratio_to_the_best),
         cmocka_unit_test(a_verdict_is_the_least_loss),
         cmocka_unit_test(noise_is_no_loss),
+        cmocka_unit_test(one_sample_tells_nothing),
         cmocka_unit_test(defaults_come_first),
         cmocka_unit_test(options_that_mean_nothing_are_not_varied),
         cmocka_unit_test(big_buffers_in_every_cell),

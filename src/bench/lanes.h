@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/*
+ * Runners for a pair whose device has a TAP, each with network namespaces of its own, for several
+ * experiments. Interfaces in them are named host0, the device's, and guest0.
+ */
+#ifndef VW_BENCH_LANES_H
+#define VW_BENCH_LANES_H
+
+#include "bench/pair.h"
+
+/* tx_batch.c: an XDP program drops what the device writes to host0. Parameters:
+ * struct bench_pair_parameters. */
+extern const struct bench_runner bench_drop_runner;
+
+/* tap_napi.c: TCP streams from the namespace of guest0, which `virtwire bridge` joins to the
+ * device, to that of host0. */
+struct bench_stream_parameters {
+    struct bench_pair_parameters pair;
+    unsigned streams, write; /* how many; bytes of a write */
+};
+extern const struct bench_runner bench_stream_runner;
+
+#endif
