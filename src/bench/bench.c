@@ -42,6 +42,7 @@ const struct bench_metric_text bench_metrics[BENCH_METRICS] = {
     [BENCH_WORK] = {"work_per_second", "work", "M/s", 1e-6, 3, BENCH_MORE_IS_BETTER},
     [BENCH_DEVICE_CPU_BYTE] = {"device_cpu_seconds_per_byte", "device CPU a byte", "ns", 1e9, 3,
                                BENCH_LESS_IS_BETTER},
+    [BENCH_BATCH] = {"frames_per_batch", "frames a batch", "", 1, 1, BENCH_NEITHER},
     [BENCH_MERGED] = {"frames_per_segment", "frames received as one", "", 1, 1, BENCH_NEITHER},
     [BENCH_LIMIT] = {"bare_limit_per_second", "bare limit", "Mpps", 1e-6, 2, BENCH_NEITHER},
 };

@@ -46,6 +46,7 @@ enum bench_metric {
     BENCH_BUFFERS,         /* receive buffers that a ring holds */
     BENCH_WORK,            /* a second: frames, bytes, ... whatever the workload is good for */
     BENCH_DEVICE_CPU_BYTE, /* seconds a byte, all threads of the device's side */
+    BENCH_BATCH,           /* frames that the device fetched in one go, in the mean */
     BENCH_MERGED,          /* frames that the far side's network stack received as one */
     BENCH_LIMIT,           /* frames a second of the bare mechanism, measured in the same round */
     BENCH_METRICS,

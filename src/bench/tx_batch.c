@@ -25,6 +25,8 @@ static const struct bench_column columns[] = {
     {BENCH_COLUMN_DEVIATION_AFTER, BENCH_FRAMES, "%stddev after"},
     {BENCH_COLUMN_BEFORE, BENCH_DEVICE_CPU, "device ns/frame before"},
     {BENCH_COLUMN_AFTER, BENCH_DEVICE_CPU, "after"},
+    {BENCH_COLUMN_BEFORE, BENCH_BATCH, "frames/batch before"},
+    {BENCH_COLUMN_AFTER, BENCH_BATCH, "after"},
 };
 
 /* ---- the runner for a TAP -------------------------------------------------------------------- */
@@ -106,13 +108,20 @@ static const struct batch {
     {"1, copied", "--batch=1 --batch-copy=on"},
 };
 
+static void read_batches(const struct bench_pair_slice *slice, struct bench_sample *sample)
+{
+    sample->value[BENCH_BATCH] =
+        bench_document_difference(slice->device_before, slice->device_after, "queues.1.frames") /
+        bench_document_difference(slice->device_before, slice->device_after, "queues.1.batches");
+}
+
 static void plan_cell(struct bench_cell_list *cells, bool tap, bool packed, size_t step)
 {
     const char *labels[] = {tap ? "tap" : "null", packed ? "packed" : "split", NULL};
     struct bench_cell *cell = bench_plan_cell(cells, labels);
 
     for (size_t i = 0; i < VW_ARRAY_SIZE(batches); i += step) {
-        struct bench_pair_parameters parameters = {0};
+        struct bench_pair_parameters parameters = {.more = read_batches};
 
         snprintf(parameters.device, sizeof(parameters.device), "--port %s --mode=poll %s",
                  tap ? "tap,name=host0,io=uring" : "null", batches[i].options);

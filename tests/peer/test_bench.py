@@ -11,7 +11,8 @@ import subprocess
 import tempfile
 import time
 
-from harness import (VIRTWIRE, check, check_equal, private_folder, run_tests, wait_for)
+from harness import (VIRTWIRE, NetNs, Process, check, check_equal, log_folder, private_folder,
+                     run_tests, wait_for)
 from lab.process import die_with_parent
 
 QUICK_SECONDS = 120  # patience with a quick form
@@ -163,6 +164,75 @@ def tx_completion():
             check(min(values(cell, variant["name"], "frames_per_second")) > 0, "no frames")
 
 
+def tap_napi():
+    "tap-napi: whole streams arrive; only coalesce has the receiver's stack see several frames as one"
+    (cell,) = quick("tap-napi")["cells"]
+    check_equal(cell["labels"], {"streams": "12", "write": "4096", "frames": "1514 bytes"}, "cell")
+    for variant in cell["variants"]:
+        check(min(values(cell, variant["name"], "bytes_per_second")) > 0, "no bytes")
+        commands = variant["commands"]
+        check("bridge" in commands and "stream-send" in commands, f"commands: {commands}")
+    check(max(values(cell, "neither", "frames_per_segment")) < 1.5, "merged by nobody")
+    check(max(values(cell, "coalesce", "frames_per_segment")) > 3, "not merged")
+
+
+def tx_batch():
+    "tx-batch: frames are fetched singly with batch=1, and many at once with 64"
+    (cell,) = quick("tx-batch")["cells"]
+    check_equal(cell["labels"], {"port": "tap", "ring": "packed"}, "cell")
+    for mean in values(cell, "1", "frames_per_batch"):  # counters that are read one by one
+        check_equal(round(mean, 2), 1, "frames a batch, batch=1")
+    many = values(cell, "64", "frames_per_batch")
+    check(4 < min(many) and max(many) <= 64, f"frames a batch, batch=64: {many}")
+
+
+def streams_compare_every_byte():
+    "The bench's streams: what was sent is counted, and a byte that is wrong is found"
+    namespace = NetNs()
+    with namespace.entered():
+        receivers = [Process(f"stream-receive{i}", [
+            VIRTWIRE, "bench", "stream-receive", "127.0.0.1", str(5001 + i), "1"],
+            log_folder(), merge=False) for i in range(2)]
+        for receiver in receivers:
+            wait_for("the receiver", lambda: "listening" in receiver.errors_text(), alive=receiver)
+        sender = Process("stream-send", [VIRTWIRE, "bench", "stream-send", "127.0.0.1", "5001", "1",
+                                         "1000"], log_folder(), merge=False)
+
+    def counters(process):
+        seen = len(process.log_text().splitlines())
+        process.signal(signal.SIGUSR1)
+        wait_for("counters", lambda: process.log_text().count("\n") > seen, alive=process)
+        return json.loads(process.log_text().splitlines()[-1])
+
+    for process in receivers[0], sender:
+        wait_for("the stream", lambda: "streaming" in process.errors_text(), alive=process)
+    wait_for("100 MB", lambda: counters(receivers[0])["bytes"] > 10**8)
+    sender.signal(signal.SIGTERM)
+    check_equal(sender.wait(), 0, "the sender's status")
+    check_equal(counters(receivers[0])["corrupt"], 0, "wrong bytes of a right stream")
+    with namespace.socket() as connection:
+        connection.connect(("127.0.0.1", 5002))
+        wait_for("the stream", lambda: "streaming" in receivers[1].errors_text())
+        connection.sendall(bytes(100))
+        wait_for("100 bytes", lambda: counters(receivers[1])["bytes"] == 100)
+    check(counters(receivers[1])["corrupt"] >= 1, "zeros are not the pattern")
+    for receiver in receivers:
+        receiver.signal(signal.SIGTERM)
+        check_equal(receiver.wait(), 0, "the receiver's status")
+    namespace.close()
+
+
+def helpers_without_arguments():
+    "The bench's own helpers refuse wrong arguments with status 2"
+    for arguments in (["stream-send"], ["stream-send", "127.0.0.1", "5001", "1", "0"],
+                      ["stream-send", "127.0.0.1", "5001", "1", "65537"],
+                      ["stream-receive", "x", "5001", "1"],
+                      ["stream-receive", "127.0.0.1", "0", "1"],
+                      ["stream-receive", "127.0.0.1", "70000", "1"],
+                      ["stream-receive", "127.0.0.1", "5001", "257"],
+                      ["xdp-drop"], ["xdp-drop", "no-such"]):
+        virtwire(*arguments, status=2)
+
 
 def rx_big():
     "rx-big: at MTU 9000 on a ring of 256, 5 descriptors a buffer instead of 19, 51 buffers, not 13"
@@ -195,5 +265,5 @@ def policy_grid():
                             sample["values"]["frames_per_second"], "work of a workload of frames")
 
 
-run_tests(bad_usage, listing_and_help, no_folder, no_cell, interrupted, tx_completion, rx_big,
-          policy_grid)
+run_tests(bad_usage, listing_and_help, no_folder, no_cell, interrupted, tx_completion, tap_napi,
+          tx_batch, streams_compare_every_byte, helpers_without_arguments, rx_big, policy_grid)
