@@ -145,6 +145,15 @@ static void write_shown(FILE *to, const struct bench_shown *shown, enum bench_co
     fputs("</td>", to);
 }
 
+static size_t used_samples(const struct bench_variant *variant)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < variant->sample_count; i++)
+        count += variant->samples[i].used;
+    return count;
+}
+
 static void write_row(FILE *to, const struct bench_experiment *experiment,
                       const struct bench_cell *cell, size_t variant, bool name_it)
 {
@@ -162,7 +171,8 @@ static void write_row(FILE *to, const struct bench_experiment *experiment,
         bench_show(&experiment->columns[i], cell, &cell->variants[variant], &shown);
         write_shown(to, &shown, experiment->columns[i].kind);
     }
-    fputs("</tr>\n", to);
+    fprintf(to, "<td class=\"number dim\">%zu, %s</td></tr>\n",
+            used_samples(&cell->variants[variant]), bench_placement(cell));
 }
 
 /* The table of the experiment, in its own shape. */
@@ -186,6 +196,7 @@ static void write_table(FILE *to, const struct bench_result *result)
         write_heading(to, "number", heading);
         free(heading);
     }
+    write_heading(to, "number", "slices, cores");
     fputs("</tr></thead>\n<tbody>\n", to);
     for (size_t i = 0; i < result->cells.count; i++) {
         const struct bench_cell *cell = &result->cells.cells[i];
@@ -198,15 +209,6 @@ static void write_table(FILE *to, const struct bench_result *result)
 }
 
 /* ---- everything that was measured ------------------------------------------------------------ */
-
-static size_t used_samples(const struct bench_variant *variant)
-{
-    size_t count = 0;
-
-    for (size_t i = 0; i < variant->sample_count; i++)
-        count += variant->samples[i].used;
-    return count;
-}
 
 static void write_metric(FILE *to, const struct bench_variant *variant, enum bench_metric metric)
 {

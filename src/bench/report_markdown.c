@@ -11,6 +11,7 @@
  */
 #include <ctype.h>
 #include <errno.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,18 +21,24 @@
 
 /* ---- tables ---------------------------------------------------------------------------------- */
 
-/* A cell of a table, in one line. */
-static void write_text(FILE *to, const char *text)
+/* Text that is nothing but text, in one line. */
+static void write_line(FILE *to, const char *text)
 {
-    fputs(" ", to);
     for (; *text != '\0'; text++) {
-        if (*text == '|' || *text == '\\')
+        if (strchr("|\\*`", *text) != NULL)
             fputc('\\', to);
         if (*text == '<')
             fputs("&lt;", to);
         else
             fputc((unsigned char)*text < 0x20 ? ' ' : *text, to);
     }
+}
+
+/* A cell of a table. */
+static void write_text(FILE *to, const char *text)
+{
+    fputc(' ', to);
+    write_line(to, text);
     fputs(" |", to);
 }
 
@@ -103,16 +110,33 @@ static void write_machine(FILE *to, const struct bench_machine *machine)
 
 /* ---- what went wrong, and where the cores were ----------------------------------------------- */
 
+static void write_point(FILE *to, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* A point of a list. */
+static void write_point(FILE *to, const char *format, ...)
+{
+    va_list arguments;
+    char *text;
+
+    va_start(arguments, format);
+    if (vasprintf(&text, format, arguments) < 0)
+        abort();
+    va_end(arguments);
+    fputs("\n- ", to);
+    write_line(to, text);
+    free(text);
+}
+
 static void write_faults(FILE *to, const struct bench_cell *cell)
 {
     char *name = bench_cell_name(cell);
 
     if (cell->outcome == BENCH_FAILED)
-        fprintf(to, "\n- %s: failed: %s", name, cell->error != NULL ? cell->error : "");
+        write_point(to, "%s: failed: %s", name, cell->error != NULL ? cell->error : "");
     for (size_t v = 0; v < cell->variant_count; v++)
         if (cell->variants[v].faults != NULL)
-            fprintf(to, "\n- !: %s, %s: %s", name, cell->variants[v].name,
-                    cell->variants[v].faults);
+            write_point(to, "!: %s, %s: %s", name, cell->variants[v].name,
+                        cell->variants[v].faults);
     free(name);
 }
 
@@ -131,7 +155,7 @@ static void write_placements(FILE *to, const struct bench_cell_list *list)
             fprintf(to, "%s%s in %zu", comma, placements[p], counts[p]);
             comma = ", ";
         }
-    fprintf(to, " of %zu cells.", list->count);
+    fprintf(to, " of %zu cells.\n", list->count);
     for (size_t i = 0; i < list->count; i++)
         write_faults(to, &list->cells[i]);
     fputs("\n", to);
@@ -318,13 +342,13 @@ static void write_conclusion(FILE *to, const char *conclusion)
 {
     struct span rest = {conclusion, strlen(conclusion)};
 
-    fputs("\n", to);
     while (rest.length > 0) {
         struct span line = cut(&rest, '\n');
 
         if (line.length > 0)
-            fprintf(to, "- %.*s\n", (int)line.length, line.start);
+            write_point(to, "%.*s", (int)line.length, line.start);
     }
+    fputs("\n", to);
 }
 
 static int write_result(struct bench_context *context, FILE *to, const struct bench_result *result,
@@ -332,8 +356,11 @@ static int write_result(struct bench_context *context, FILE *to, const struct be
 {
     struct span reading = reading_of(readings, result->experiment->name);
 
-    fprintf(to, "\n## %s: %s\n\n%s\n\n", result->experiment->name, result->experiment->title,
-            result->experiment->summary);
+    fprintf(to, "\n## %s: ", result->experiment->name);
+    write_line(to, result->experiment->title);
+    fputs("\n\n", to);
+    write_line(to, result->experiment->summary);
+    fputs("\n\n", to);
     write_table(to, result);
     write_placements(to, &result->cells);
     if (result->conclusion != NULL)
@@ -364,8 +391,10 @@ int bench_report_markdown(struct bench_context *context, FILE *file,
         fputs("A quick run: its counts can be trusted, its times cannot.\n\n", file);
     if (report->interrupted)
         fputs("The run was interrupted.\n\n", file);
-    for (size_t i = 0; i < report->note_count; i++)
-        fprintf(file, "%s\n\n", report->notes[i]);
+    for (size_t i = 0; i < report->note_count; i++) {
+        write_line(file, report->notes[i]);
+        fputs("\n\n", file);
+    }
     write_machine(file, &report->machine);
     fputs(
         "\nFigures are medians. [ ]: significant at 95 % (Welch's t-test). !: frames were lost or "
