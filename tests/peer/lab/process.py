@@ -19,6 +19,8 @@ import signal
 import subprocess
 import time
 
+from lab.threads import describe_threads
+
 LIBC = ctypes.CDLL(None, use_errno=True)
 PR_SET_PDEATHSIG = 1
 
@@ -111,7 +113,7 @@ class Countdown:
 def wait_for(what, condition, patience=None, alive=None, pause=0.02):
     """
     Calls `condition` until it returns something true, and returns that. `alive` is a Process that
-    must not end meanwhile. Patience that ends raises Deadline.
+    must not end meanwhile. Patience that ends raises Deadline, which tells where its threads stand.
     """
     countdown = Countdown(patience)
     while True:
@@ -122,8 +124,9 @@ def wait_for(what, condition, patience=None, alive=None, pause=0.02):
             raise Failure(f"{alive.name} ended with status {alive.status()} before {what}\n"
                           + RESOURCES.log_tails())
         if countdown.over():
-            raise Deadline(f"gave up waiting: {what} (longest time between two looks: "
-                           f"{countdown.longest:.1f} s)")
+            raise Deadline("\n".join([f"gave up waiting: {what} (longest time between two looks: "
+                                      f"{countdown.longest:.1f} s)",
+                                      *(describe_threads(alive.pid) if alive else [])]))
         time.sleep(pause)
 
 
@@ -195,7 +198,10 @@ class Process:
             self.child.send_signal(number)
 
     def wait(self, patience=None):
-        wait_for(f"the end of {self.name}", self.ended, patience)
+        try:
+            wait_for(f"the end of {self.name}", self.ended, patience)
+        except Deadline as problem:
+            raise Deadline("\n".join([str(problem), *describe_threads(self.pid)])) from None
         return self.status()
 
     def kill(self):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """
-What can be learnt of a guest that does not answer on its console.
+What can be learnt of a QEMU guest that does not answer on its console.
 
 Theory of operation
 -------------------
@@ -8,8 +8,8 @@ Five things look the same from the console: the program in the guest waits, the 
 hangs, an interrupt was lost in QEMU, QEMU itself stands, or the host does. They are told apart from
 the outside in, and the last step costs the guest its life:
 
-1. the threads of the process, as the host's kernel sees them, twice, so that one that spins shows,
-   and one that waits for a disk;
+1. the threads of the process, as the host's kernel sees them (lab/threads.py; every wait for a
+   process that is given up tells them);
 2. QEMU's monitor: processors and interrupt controllers. One that does not answer is the finding:
    the main loop hangs, or a processor holds QEMU's lock;
 3. a newline on the console. It raises an interrupt of the serial port, and if that brings the
@@ -17,7 +17,6 @@ the outside in, and the last step costs the guest its life:
 4. an NMI, on which the kernel panics (its command line says so), with the stack of each processor
    and all tasks on the console, printed by polling.
 """
-import os
 import re
 import socket
 import time
@@ -56,42 +55,6 @@ class Monitor:
         return self._until_prompt().replace("\r", "").partition("\n")[2].strip("\n")
 
 
-def _read_thread(folder):
-    """A thread's name, state, place in the kernel, and processor time in ticks."""
-    with open(folder + "/stat") as stat, open(folder + "/wchan") as place:
-        name, _, rest = stat.read().partition("(")[2].rpartition(")")
-        fields = rest.split()
-        return name, fields[0], place.read(), int(fields[11]), int(fields[12])
-
-
-def _family(pid):
-    """A process and all that descend from it."""
-    found = [pid]
-    for parent in found:
-        for task in os.listdir(f"/proc/{parent}/task"):
-            with open(f"/proc/{parent}/task/{task}/children") as children:
-                found += map(int, children.read().split())
-    return found
-
-
-def threads(pid, seconds=1):
-    """
-    A line for each thread of a process and its descendants, with the processor time that it takes
-    in some seconds.
-    """
-    folders = [f"/proc/{process}/task/{task}" for process in _family(pid)
-               for task in sorted(os.listdir(f"/proc/{process}/task"), key=int)]
-    before = [_read_thread(folder) for folder in folders]
-    time.sleep(seconds)
-    lines = []
-    for folder, (_, _, _, user_before, system_before) in zip(folders, before):
-        name, state, place, user, system = _read_thread(folder)
-        lines.append(f"thread {os.path.basename(folder)} {name}: state {state} in {place}, "
-                     f"{user - user_before} user and {system - system_before} system ticks in "
-                     f"{seconds} s")
-    return lines
-
-
 def _essence(text):
     """Of a panic: without the tasks of the kernel that wait for work."""
     blocks = re.split(r"(?m)^(?=.*\btask:)", text.partition("Sched Debug Version")[0])
@@ -108,14 +71,13 @@ def _ask_all(monitor):
 
 def examine(guest, answered):
     """
-    The findings on a QEMU guest that stands still, as text, the most telling first; `answered`
+    The findings on a guest that stands still, as text, the most telling first; `answered`
     tells whether what was waited for has come. The guest does not survive it.
     """
     brief, details = [], []
     logs = RESOURCES.log_tails()  # as they are before the end
     monitor = None
     try:
-        brief += threads(guest.pid)
         monitor = Monitor(guest.monitor_path)
         details += _ask_all(monitor)
     except OSError as problem:
