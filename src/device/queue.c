@@ -208,24 +208,31 @@ static uint32_t find_packed_place(const struct vring_packed_desc *descriptors, u
  *   User-mode Linux sends 0 for a fresh ring, which would be position 0 of an even round: but in
  *   that round at least one descriptor still has the used bit of the round before, and in a fresh
  *   ring none has.
- *   QEMU sends the base of a fresh ring after its back-end died, since nobody told it another. If
- *   the ring is not fresh, and buffers of several pieces go through indirect tables, so that each
- *   takes one entry, the ring tells where it stands.
+ *   QEMU sends the base of a fresh ring after its back-end died, since nobody told it another; or
+ *   that of a transmit ring from whose first entry on it dropped frames, in an odd round, whatever
+ *   stood before them, when the driver sent some while there was no back-end. If the ring is not
+ *   fresh, and buffers of several pieces go through indirect tables, so that each takes one entry,
+ *   the ring tells where it stands; what QEMU dropped is then passed by on the way.
  */
-static uint32_t complete_packed_base(uint32_t base, const struct vw_ring_config *config)
+static uint32_t complete_packed_base(struct vw_queue *queue, const struct vw_ring_config *config)
 {
     const struct vring_packed_desc *descriptors = config->descriptor_area;
     bool fresh = !any_used_bit(descriptors, config->size);
+    uint32_t base = queue->base;
 
     if (base == 0 && fresh)
         base = 0x8000;
     if (base >> 16 == 0)
         base = base << 16 | base;
-    if (base == 0x80008000 && !fresh && vw_has(config->features, VIRTIO_RING_F_INDIRECT_DESC) &&
+    bool qemus =
+        base == 0x80008000 || (queue->role == VW_QUEUE_TRANSMIT && base >> 16 == (base & 0xffff) &&
+                               (base & 0x8000) != 0 && (base & 0x7fff) < config->size);
+    if (qemus && !fresh && vw_has(config->features, VIRTIO_RING_F_INDIRECT_DESC) &&
         !vw_has(config->features, VIRTIO_F_IN_ORDER)) {
         uint32_t place = find_packed_place(descriptors, config->size);
 
         base = place << 16 | place;
+        vw_device_ring_skip_used(&queue->ring);
     }
     return base;
 }
@@ -246,13 +253,13 @@ static uint32_t resumable_split_base(uint32_t base, const struct vw_ring_config 
     return (uint16_t)(base - completed) <= config->size ? completed : base;
 }
 
-static uint32_t starting_base(const struct vw_queue *queue, const struct vw_ring_config *config)
+static uint32_t starting_base(struct vw_queue *queue, const struct vw_ring_config *config)
 {
     if (config->format == VW_RING_SPLIT)
         return resumable_split_base(queue->base, config);
     /* A packed ring of our own at the start of an even round has base 0 as well, and a first
      * descriptor without the used bit if it lay within a chain. */
-    return queue->base_exact ? queue->base : complete_packed_base(queue->base, config);
+    return queue->base_exact ? queue->base : complete_packed_base(queue, config);
 }
 
 static void take_down(struct vw_queue *queue)
@@ -271,6 +278,7 @@ int vw_queue_refresh(struct vw_queue *queue, enum vw_ring_format format, uint64_
 
     /* Moving a ring does not mend it: only a ring that was stopped starts anew. */
     enum vw_ring_error broken = queue->live ? queue->ring.error : VW_RING_OK;
+    bool skips_used = queue->live && queue->ring.skips_used;
 
     take_down(queue);
     if (!queue->started || queue->size == 0 || !queue->addressed || memory->count == 0)
@@ -298,6 +306,8 @@ int vw_queue_refresh(struct vw_queue *queue, enum vw_ring_format format, uint64_
     queue->pool.used = 0;
     queue->broken_told = broken;
     queue->ring.error = broken;
+    if (skips_used)
+        vw_device_ring_skip_used(&queue->ring);
     queue->live = true;
     return 0;
 }

@@ -86,6 +86,7 @@ struct vw_device_ring {
     bool event_index, in_order, indirect, urgent;
     bool urgent_used; /* an urgent chain was used since the last decision */
     bool armed;       /* shadow of what we told the driver about kicks */
+    bool skips_used;  /* packed: see vw_device_ring_skip_used */
     bool decided;     /* was there a call decision since set-up? The first one always calls */
 
     /* Free-running in a split ring; in a packed ring a position below the size and its wrap bit. */
@@ -128,6 +129,15 @@ static inline uint32_t vw_device_ring_base(const struct vw_device_ring *ring)
 static inline int vw_device_ring_set_base(struct vw_device_ring *ring, uint32_t base)
 {
     return ring->ops->set_base(ring, base);
+}
+
+/*
+ * For a packed ring, before its first fetch, in which each buffer takes one entry: entries where we
+ * are to go on that somebody else used in this round are passed by, each time that nothing is out.
+ */
+static inline void vw_device_ring_skip_used(struct vw_device_ring *ring)
+{
+    ring->skips_used = true;
 }
 
 /*

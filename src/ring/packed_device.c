@@ -275,6 +275,28 @@ static void packed_use_in_order(struct vw_device_ring *ring, const struct vw_cha
     use_body(ring, chains, count, true);
 }
 
+/*
+ * We never meet an entry that is used in the round in which we expect it to become available,
+ * unless another one served the ring before: one that died with a batch written and its first
+ * descriptor not yet published, or QEMU, which drops frames itself while it has no back-end. The
+ * driver passes by it when it gets there, and so do we. Returns how many; at most a ring, whatever
+ * the driver does.
+ */
+static uint32_t skip_used(struct vw_device_ring *ring)
+{
+    uint32_t skipped = 0;
+
+    while (skipped < ring->config.size &&
+           vw_packed_is_used(vw_load_le16(&descriptor_at(ring, ring->next_available)->flags),
+                             ring->available_wrap)) {
+        vw_packed_advance(&ring->next_available, &ring->available_wrap, 1, ring->config.size);
+        skipped++;
+    }
+    ring->next_used = ring->next_available;
+    ring->used_wrap = ring->available_wrap;
+    return skipped;
+}
+
 static bool packed_expose(struct vw_device_ring *ring)
 {
     uint32_t slots = ring->batch_slots;
@@ -285,6 +307,8 @@ static bool packed_expose(struct vw_device_ring *ring)
                     ring->batch_flags); /* [used] */
     ring->batch_slots = 0;
     ring->out -= slots < ring->out ? slots : ring->out;
+    if (vw_unlikely(ring->skips_used) && ring->out == 0)
+        slots += skip_used(ring);
     vw_note_undecided(ring, slots);
     return ring->urgent_used;
 }

@@ -28,11 +28,11 @@ enum vw_ring_format {
  */
 struct vw_ring_config {
     enum vw_ring_format format;
-    uint32_t size;          /* ring entries: 1..32768, for a split ring a power of two */
-    uint64_t features;      /* negotiated; INDIRECT_DESC, EVENT_IDX and IN_ORDER matter here */
-    void *descriptor_area;  /* split: descriptor table; packed: descriptor ring. Aligned to 16 */
-    void *driver_area;      /* split: available ring (2); packed: driver event suppression (4) */
-    void *device_area;      /* split: used ring (4); packed: device event suppression (4) */
+    uint32_t size;         /* ring entries: 1..32768, for a split ring a power of two */
+    uint64_t features;     /* negotiated; INDIRECT_DESC, EVENT_IDX and IN_ORDER matter here */
+    void *descriptor_area; /* split: descriptor table; packed: descriptor ring. Aligned to 16 */
+    void *driver_area;     /* split: available ring (2); packed: driver event suppression (4) */
+    void *device_area;     /* split: used ring (4); packed: device event suppression (4) */
 };
 
 enum vw_ring_area {

@@ -12,6 +12,7 @@
 #include "../ring_world.h"
 #include "base/shared.h"
 #include "base/urgent.h"
+#include "ring/descriptor.h"
 
 #define EVENT_IDX vw_bit(VIRTIO_RING_F_EVENT_IDX)
 #define IN_ORDER vw_bit(VIRTIO_F_IN_ORDER)
@@ -362,6 +363,65 @@ static void test_hand_over(void **state)
         run_hand_over(VW_RING_PACKED, 5, features, 0x80028002);
         run_hand_over(VW_RING_PACKED, 3, features, 0x80028002);
     }
+}
+
+/*
+ * A device comes to entries that another one used in this round: the rest of a batch whose first
+ * descriptor was not published, or frames that QEMU dropped while it had no back-end.
+ */
+static void run_used_by_another(uint32_t size, uint32_t done, uint32_t mine, uint32_t others,
+                                uint32_t behind)
+{
+    struct vw_device_ring *device;
+    struct bench bench;
+    uint32_t all = mine + others + behind;
+
+    bench_open(&bench, VW_RING_PACKED, size, EVENT_IDX | INDIRECT);
+    device = &bench.pair.device;
+    for (uint32_t i = 0; i < done; i++) {
+        assert_int_equal(add(&bench, 1, 0, 0), 0);
+        vw_driver_ring_publish(&bench.pair.driver);
+        assert_int_equal(fetch(&bench, MAX), 1);
+        vw_device_ring_use(device, bench.chains, 1);
+        vw_device_ring_publish(device);
+        assert_int_equal(reap(&bench, MAX), 1);
+    }
+    for (uint32_t i = 0; i < all; i++)
+        assert_int_equal(add(&bench, 1, 0, i), 0);
+    vw_driver_ring_publish(&bench.pair.driver);
+    struct vring_packed_desc *entries = bench.pair.driver_config.descriptor_area;
+    for (uint32_t i = mine; i < mine + others; i++) {
+        uint32_t place = (done + i) % size;
+
+        vw_store_le16(&entries[place].flags,
+                      vw_packed_used_bits((done + i) / size % 2 == 0)); /* in the round it is of */
+    }
+    uint32_t base = vw_device_ring_base(device);
+    assert_int_equal(vw_device_ring_init(device, &bench.pair.device_config, &bench.world->memory),
+                     0);
+    assert_int_equal(vw_device_ring_set_base(device, base), 0);
+    vw_device_ring_skip_used(device);
+    assert_int_equal(fetch(&bench, MAX), mine);
+    assert_int_equal(fetch(&bench, MAX), 0);
+    vw_device_ring_use(device, bench.chains, mine);
+    assert_true(vw_device_ring_publish(device));
+    assert_int_equal(reap(&bench, MAX), mine + others);
+    assert_int_equal(fetch(&bench, MAX), behind);
+    vw_device_ring_use(device, bench.chains, behind);
+    vw_device_ring_publish(device);
+    assert_int_equal(reap(&bench, MAX), behind);
+    assert_int_equal(bench.pair.driver.free, size);
+    bench_close(&bench);
+}
+
+static void test_used_by_another(void **state)
+{
+    (void)state;
+    run_used_by_another(8, 6, 2, 1, 2);  /* as QEMU leaves it: the first entry of the next round */
+    run_used_by_another(8, 6, 1, 3, 4);  /* over the end of the ring */
+    run_used_by_another(8, 14, 1, 4, 1); /* in the other round */
+    run_used_by_another(5, 0, 1, 1, 1);
+    run_used_by_another(8, 3, 1, 7, 0); /* all the rest of the ring */
 }
 
 static void test_base_refused(void **state)
@@ -829,15 +889,16 @@ static void test_put_off(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bursts),        cmocka_unit_test(test_descriptors_in_turn),
-        cmocka_unit_test(test_chain_lengths), cmocka_unit_test(test_permuted_ids),
-        cmocka_unit_test(test_give_back),     cmocka_unit_test(test_hand_over),
-        cmocka_unit_test(test_base_refused),  cmocka_unit_test(test_in_order_batches),
-        cmocka_unit_test(test_calls),         cmocka_unit_test(test_delayed_calls),
-        cmocka_unit_test(test_kicks),         cmocka_unit_test(test_all_or_nothing),
-        cmocka_unit_test(test_detach),        cmocka_unit_test(test_add_refuses),
-        cmocka_unit_test(test_indirect),      cmocka_unit_test(test_urgent),
-        cmocka_unit_test(test_not_urgent),    cmocka_unit_test(test_put_off),
+        cmocka_unit_test(test_bursts),           cmocka_unit_test(test_descriptors_in_turn),
+        cmocka_unit_test(test_chain_lengths),    cmocka_unit_test(test_permuted_ids),
+        cmocka_unit_test(test_give_back),        cmocka_unit_test(test_hand_over),
+        cmocka_unit_test(test_base_refused),     cmocka_unit_test(test_used_by_another),
+        cmocka_unit_test(test_in_order_batches), cmocka_unit_test(test_calls),
+        cmocka_unit_test(test_delayed_calls),    cmocka_unit_test(test_kicks),
+        cmocka_unit_test(test_all_or_nothing),   cmocka_unit_test(test_detach),
+        cmocka_unit_test(test_add_refuses),      cmocka_unit_test(test_indirect),
+        cmocka_unit_test(test_urgent),           cmocka_unit_test(test_not_urgent),
+        cmocka_unit_test(test_put_off),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
