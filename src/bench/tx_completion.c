@@ -25,32 +25,58 @@ static const struct bench_column columns[] = {
 /* The first is the mechanism that seed 000 replaces. */
 static const char *const policies[] = {"delayed", "orphan", "deferred", "scheduled"};
 
+/* Who takes sent frames back when the device calls. */
+static const char *const handlers[] = {"by the sender", "sender's core", "device's core"};
+enum handler { SENDER, SENDERS_CORE, DEVICES_CORE, HANDLERS };
+
+/* The driver may sleep: by itself while the ring is full, or else its other thread. */
+static void add_variant(const struct bench_context *context, struct bench_cell *cell, bool packed,
+                        enum handler handler, const char *policy)
+{
+    struct bench_pair_parameters parameters = {.driver_sleeps = true};
+    char completions[32] = "";
+
+    if (handler != SENDER)
+        snprintf(completions, sizeof(completions), " --completion-cpu=%u",
+                 context->options->cores[handler == SENDERS_CORE ? 0 : 1]);
+    /* On the device's core the other thread takes from the device what it needs. */
+    parameters.device_sleeps = handler == DEVICES_CORE;
+    snprintf(parameters.device, sizeof(parameters.device), "--port sink --mode=poll");
+    snprintf(parameters.driver, sizeof(parameters.driver),
+             "pktgen --burst=256 --size=64 --tx-policy=%s --features=packed=%s%s", policy,
+             packed ? "on" : "off", completions);
+    *(packed ? &parameters.feature : &parameters.absent) = "packed";
+    bench_plan_variant(cell, policy, &bench_pair_runner, &parameters, sizeof(parameters));
+}
+
 static int plan(struct bench_context *context, struct bench_cell_list *cells)
 {
-    (void)context;
-    for (int packed = 0; packed < 2; packed++) {
-        const char *labels[] = {packed ? "packed" : "split", "by the sender", NULL};
-        struct bench_cell *cell = bench_plan_cell(cells, labels);
+    for (int handler = 0; handler < HANDLERS; handler++)
+        for (int packed = 0; packed < 2; packed++) {
+            const char *labels[] = {packed ? "packed" : "split", handlers[handler], NULL};
+            struct bench_cell *cell = bench_plan_cell(cells, labels);
 
-        for (size_t i = 0; i < VW_ARRAY_SIZE(policies); i++) {
-            struct bench_pair_parameters parameters = {.driver_sleeps = true};
-
-            snprintf(parameters.device, sizeof(parameters.device), "--port sink --mode=poll");
-            snprintf(parameters.driver, sizeof(parameters.driver),
-                     "pktgen --burst=256 --size=64 --tx-policy=%s --features=packed=%s",
-                     policies[i], packed ? "on" : "off");
-            *(packed ? &parameters.feature : &parameters.absent) = "packed";
-            bench_plan_variant(cell, policies[i], &bench_pair_runner, &parameters,
-                               sizeof(parameters));
+            for (size_t i = 0; i < VW_ARRAY_SIZE(policies); i++)
+                add_variant(context, cell, packed, (enum handler)handler, policies[i]);
         }
-    }
     return 0;
 }
 
 const struct bench_experiment bench_tx_completion = {
     .name = "tx-completion",
     .title = "when transmitted frames are found completed, and who asks for calls",
-    .summary = "A driver sends bursts of 256 frames of 64 bytes to a device that polls.",
+    .summary =
+        "A driver sends bursts of 256 frames of 64 bytes, at full speed, to a device that polls "
+        "and "
+        "checks them. The policies differ in when sent frames are taken back, and in who asks the "
+        "device for calls. 'delayed' is what Linux did before seed 000, 'deferred' what it does "
+        "since. Calls are handled by the sending thread itself when it has to wait for room; or by "
+        "a thread of its own on the sender's core, which takes that core from the sender, as an "
+        "interrupt does; or on the device's core, from which it takes time (in the seed: on a "
+        "third "
+        "core). The seed saw, with an interrupt for a call, 6.89 to 10.7 Mpps (split) and 7.09 to "
+        "10.7 (packed) on the sender's core, 5.29 to 10.4 on another, and 32 to 99 % of the "
+        "interrupts gone.",
     .label_headings = headings,
     .columns = columns,
     .column_count = VW_ARRAY_SIZE(columns),

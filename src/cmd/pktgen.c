@@ -49,6 +49,8 @@ struct pktgen {
     size_t stride;
     uint8_t **free;
     unsigned free_count, buffer_count;
+    uint8_t **returned; /* by the completions' thread; under its lock */
+    unsigned returned_count;
 
     /* The burst: packets[first .. first + count) are written and wait for room. */
     struct vw_tx_packet packets[TRAFFIC_MAX_BURST];
@@ -116,6 +118,7 @@ static void pktgen_release(struct traffic_worker *worker)
     if (pktgen == NULL)
         return;
     free(pktgen->free);
+    free(pktgen->returned);
     free(pktgen->sequences);
     free(pktgen);
     worker->role = NULL;
@@ -133,7 +136,8 @@ static int pktgen_prepare(struct traffic_worker *worker)
     pktgen->buffer_count = buffers_of(options);
     pktgen->buffers = vw_alloc(worker->net, pktgen->buffer_count * pktgen->stride);
     pktgen->free = calloc(pktgen->buffer_count, sizeof(*pktgen->free));
-    if (pktgen->buffers == NULL || pktgen->free == NULL)
+    pktgen->returned = calloc(pktgen->buffer_count, sizeof(*pktgen->returned));
+    if (pktgen->buffers == NULL || pktgen->free == NULL || pktgen->returned == NULL)
         return -ENOMEM;
     for (unsigned i = pktgen->buffer_count; i > 0; i--)
         pktgen->free[pktgen->free_count++] = pktgen->buffers + (i - 1) * pktgen->stride + HEADROOM;
@@ -146,7 +150,10 @@ static void pktgen_sent(struct traffic_worker *worker, void *token)
 {
     struct pktgen *pktgen = worker->role;
 
-    pktgen->free[pktgen->free_count++] = token;
+    if (worker->completions.used)
+        pktgen->returned[pktgen->returned_count++] = token;
+    else
+        pktgen->free[pktgen->free_count++] = token;
     if (vw_unlikely(token == pktgen->timed)) {
         vw_histogram_add(&worker->last_frame, vw_clock_ns() - pktgen->timed_since);
         pktgen->timed = NULL;
@@ -231,6 +238,23 @@ static unsigned frames_due(struct pktgen *pktgen, unsigned burst, double *wait_s
     return (unsigned)vw_min64(left, burst);
 }
 
+/* Looks for completed frames, or for those that the completions' thread found. */
+static void reap(struct traffic_worker *worker)
+{
+    struct pktgen *pktgen = worker->role;
+
+    if (!worker->completions.used) {
+        vw_tx_reap(worker->net, worker->pair);
+        return;
+    }
+    traffic_lock(worker);
+    memcpy(pktgen->free + pktgen->free_count, pktgen->returned,
+           pktgen->returned_count * sizeof(*pktgen->free));
+    pktgen->free_count += pktgen->returned_count;
+    pktgen->returned_count = 0;
+    traffic_unlock(worker);
+}
+
 /* Offers what is written, after having written more if that is due. Returns as traffic_send. */
 static int send_some(struct traffic_worker *worker, double *wait_seconds)
 {
@@ -242,9 +266,11 @@ static int send_some(struct traffic_worker *worker, double *wait_seconds)
         unsigned due = frames_due(pktgen, burst, wait_seconds);
 
         if (due > 0 && pktgen->free_count < due)
-            vw_tx_reap(worker->net, worker->pair);
+            reap(worker);
         write_burst(pktgen, due);
+        traffic_lock(worker);
         time_burst(pktgen);
+        traffic_unlock(worker);
         if (pktgen->count == 0)
             return 0;
     }
@@ -253,8 +279,8 @@ static int send_some(struct traffic_worker *worker, double *wait_seconds)
         pktgen->first += (unsigned)done;
         pktgen->count -= (unsigned)done;
     }
-    if (pktgen->count > 0 && done >= 0) /* the ring is full */
-        vw_tx_reap(worker->net, worker->pair);
+    if (pktgen->count > 0 && done >= 0 && !worker->completions.used) /* the ring is full */
+        reap(worker);
     return done;
 }
 
@@ -302,12 +328,49 @@ static void finish(struct traffic_worker *worker)
     }
 }
 
+/* Whoever sends does nothing else, and finds room when the other thread has made some. */
+static void run_with_completions(struct traffic_worker *worker)
+{
+    struct pktgen *pktgen = worker->role;
+    double wait_seconds, deadline;
+    unsigned left;
+    int sent = 0;
+
+    while (!traffic_ends(worker) && sent >= 0 &&
+           (pktgen->made < pktgen->limit || pktgen->count > 0)) {
+        sent = send_some(worker, &wait_seconds);
+        if (wait_seconds > 0)
+            nap(worker, wait_seconds);
+        else if (sent == 0)
+            traffic_stand_back(worker);
+    }
+    deadline = monotonic_seconds() + TRAFFIC_DRAIN_SECONDS;
+    do {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        traffic_lock(worker);
+        left = vw_tx_in_flight(worker->net, worker->pair);
+        traffic_unlock(worker);
+    } while (left > 0 && sent >= 0 && monotonic_seconds() < deadline);
+}
+
 static void pktgen_run(struct traffic_worker *worker)
 {
     const struct traffic_options *options = &worker->traffic->options;
     struct pktgen *pktgen = worker->role;
 
     pktgen->began = monotonic_seconds();
+    if (options->completion_cpu >= 0) {
+        int error = traffic_completions_start(worker);
+
+        if (error < 0) {
+            traffic_fail(worker, -error, "start a thread on the CPU of --completion-cpu");
+            return;
+        }
+        run_with_completions(worker);
+        traffic_completions_stop(worker);
+        reap(worker);
+        return;
+    }
     while (!traffic_ends(worker) && (pktgen->made < pktgen->limit || pktgen->count > 0)) {
         uint64_t completed = worker->completed;
         double wait_seconds;
@@ -352,6 +415,8 @@ static const char help[] =
     "  --write=BYTES         what they write at a time (16384)\n"
     "  --acknowledged        the far side acknowledges (--port sink,acknowledge=2): keep to\n"
     "                        Nagle's rule and to the window\n"
+    "  --completion-cpu=N    a thread of its own, on this CPU, is called and takes back what was\n"
+    "                        sent, as a kernel's interrupt does (the sender, when it waits)\n"
     "  --source-mac=ADDRESS, --destination-mac=ADDRESS   (02:00:00:00:00:01 and ...:02)\n"
     "  --source-ip=ADDRESS, --destination-ip=ADDRESS     (198.18.0.1 and 198.18.0.2)\n";
 

@@ -60,6 +60,7 @@ struct traffic_options {
     unsigned flows;
     bool loop;             /* the frames come back */
     unsigned urgent_every; /* each such frame is marked urgent; 0: none */
+    int completion_cpu;    /* where a thread takes sent frames back; -1: the sender does it */
     struct vw_probe_addresses addresses;
     unsigned streams;  /* TCP streams of each queue pair, in place of probes; 0: none */
     unsigned write;    /* bytes that their applications write at a time; 0: not given */
@@ -94,6 +95,17 @@ struct traffic_device {
     struct vw_device *device;
 };
 
+/* The thread that takes sent frames back: traffic_completions.c. */
+struct traffic_completions {
+    bool used;
+    bool realtime;
+    pthread_t thread;
+    pthread_mutex_t lock; /* of the pair */
+    _Atomic bool wanted;  /* the thread waits for the lock */
+    _Atomic bool ending;
+    uint64_t system_calls; /* of this thread; read by the main thread */
+};
+
 struct traffic_worker {
     struct traffic *traffic;
     struct vw_net *net;
@@ -114,8 +126,9 @@ struct traffic_worker {
     struct traffic_stream_counters stream_sent; /* pktgen, with options.streams */
     uint64_t completed; /* transmitted frames that are finished; the thread's own */
     uint8_t *scratch;   /* a frame that came in pieces is put together here */
-    char error[256];    /* why the thread ended before its time; empty: it did not */
-    void *role;         /* what the subcommand needs */
+    struct traffic_completions completions;
+    char error[256]; /* why the thread ended before its time; empty: it did not */
+    void *role;      /* what the subcommand needs */
 };
 
 /* A subcommand. */
@@ -218,6 +231,30 @@ void traffic_check(void *context, unsigned pair, struct vw_rx_packet *packets, u
  * thread is to end, see traffic_fail.
  */
 int traffic_send(struct traffic_worker *worker, const struct vw_tx_packet *packets, unsigned count);
+
+/* Starts the thread of options.completion_cpu, 0 or -errno, and ends it. Meanwhile the worker may
+ * use the pair only between traffic_lock and traffic_unlock, as traffic_send does; `sent` is called
+ * with the lock held. */
+int traffic_completions_start(struct traffic_worker *worker);
+void traffic_completions_stop(struct traffic_worker *worker);
+
+/* Lets the completions' thread have the lock if it wants it; otherwise a pause in a busy loop. */
+void traffic_stand_back(struct traffic_worker *worker);
+
+static inline void traffic_lock(struct traffic_worker *worker)
+{
+    if (worker->completions.used)
+        pthread_mutex_lock(&worker->completions.lock);
+}
+
+static inline void traffic_unlock(struct traffic_worker *worker)
+{
+    if (!worker->completions.used)
+        return;
+    pthread_mutex_unlock(&worker->completions.lock);
+    if (atomic_load_explicit(&worker->completions.wanted, memory_order_relaxed))
+        traffic_stand_back(worker);
+}
 
 /* Notes why the thread ends. `error` is an errno value. */
 void traffic_fail(struct traffic_worker *worker, int error, const char *doing);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The command lines of pktgen, sink and echo. */
 #include <getopt.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,6 +86,7 @@ enum option_code {
     OPTION_FLOWS,
     OPTION_LOOP,
     OPTION_URGENT_EVERY,
+    OPTION_COMPLETION_CPU,
     OPTION_SOURCE_MAC,
     OPTION_DESTINATION_MAC,
     OPTION_SOURCE_IP,
@@ -126,6 +128,7 @@ static const struct option options[] = {
     {"flows", required_argument, NULL, OPTION_FLOWS},
     {"loop", no_argument, NULL, OPTION_LOOP},
     {"urgent-every", required_argument, NULL, OPTION_URGENT_EVERY},
+    {"completion-cpu", required_argument, NULL, OPTION_COMPLETION_CPU},
     {"source-mac", required_argument, NULL, OPTION_SOURCE_MAC},
     {"destination-mac", required_argument, NULL, OPTION_DESTINATION_MAC},
     {"source-ip", required_argument, NULL, OPTION_SOURCE_IP},
@@ -272,6 +275,9 @@ static int parse_run(const struct given *given, int option, struct traffic_optio
 
 static int parse_pktgen(const struct given *given, int option, struct traffic_options *run)
 {
+    unsigned value = 0;
+    int status;
+
     switch (option) {
     case OPTION_RATE:
         return parse_scaled(given->command, given->name, given->value, &run->rate);
@@ -289,6 +295,10 @@ static int parse_pktgen(const struct given *given, int option, struct traffic_op
         return -1;
     case OPTION_URGENT_EVERY:
         return number(given, 1, 1U << 31, &run->urgent_every);
+    case OPTION_COMPLETION_CPU:
+        status = number(given, 0, CPU_SETSIZE - 1, &value);
+        run->completion_cpu = (int)value;
+        return status;
     case OPTION_SOURCE_MAC:
         return parse_mac(given->command, given->name, given->value, run->addresses.source);
     case OPTION_DESTINATION_MAC:
@@ -317,6 +327,7 @@ static void set_defaults(struct traffic_options *run)
     vw_net_options_init(&run->net);
     run->burst = 32;
     run->stats_interval = UINT32_MAX; /* not given */
+    run->completion_cpu = -1;
     vw_probe_addresses_default(&run->addresses);
 }
 
@@ -330,12 +341,13 @@ static int check_streams(const char *command, struct traffic_options *run)
         return -1;
     if (run->write == 0)
         run->write = 16384;
-    const char *other = run->sizes.count != 0    ? "--size"
-                        : run->rate > 0          ? "--rate"
-                        : run->flows != 0        ? "--flows"
-                        : run->urgent_every != 0 ? "--urgent-every"
-                        : run->loop              ? "--loop"
-                                                 : NULL;
+    const char *other = run->sizes.count != 0      ? "--size"
+                        : run->rate > 0            ? "--rate"
+                        : run->flows != 0          ? "--flows"
+                        : run->urgent_every != 0   ? "--urgent-every"
+                        : run->loop                ? "--loop"
+                        : run->completion_cpu >= 0 ? "--completion-cpu"
+                                                   : NULL;
     if (other != NULL)
         return command_usage_error(command, "--streams does not go with %s", other);
     return -1;
@@ -352,6 +364,9 @@ static int check(const char *command, struct traffic_options *run)
             command, "no device: give --socket-path=PATH, --fd=N, or --in-process=PORT");
     if (ways > 1)
         return command_usage_error(command, "give one of --socket-path, --fd and --in-process");
+    if (run->completion_cpu >= 0 && (run->mode == TRAFFIC_POLL || run->loop))
+        return command_usage_error(command, "--completion-cpu: not with --mode=poll, in which "
+                                            "nobody is called, nor with --loop");
     if (net->listen && net->socket_path == NULL)
         return command_usage_error(command, "--listen needs --socket-path");
     int status = check_streams(command, run);

@@ -45,6 +45,7 @@ static struct totals total_of(const struct traffic *traffic)
         totals.received_frames += vw_shared_load(&worker->received_frames);
         totals.received_bytes += vw_shared_load(&worker->received_bytes);
         totals.system_calls += vw_shared_load(&worker->system_calls);
+        totals.system_calls += vw_shared_load(&worker->completions.system_calls);
 #define ADD(name, text) totals.probe.name += vw_shared_load(&worker->reader.counters.name);
         VW_PROBE_COUNTERS(ADD)
 #undef ADD

@@ -126,7 +126,9 @@ static uint64_t bytes_of(const struct vw_tx_packet *packets, unsigned count)
 
 int traffic_send(struct traffic_worker *worker, const struct vw_tx_packet *packets, unsigned count)
 {
+    traffic_lock(worker);
     int taken = vw_tx_burst(worker->net, worker->pair, packets, count, 0);
+    traffic_unlock(worker);
 
     traffic_tell(worker);
     if (vw_likely(taken > 0)) {
@@ -138,7 +140,9 @@ int traffic_send(struct traffic_worker *worker, const struct vw_tx_packet *packe
         return 0;
     if (taken == -EINVAL) {
         traffic_count(&worker->refused_frames, 1);
+        traffic_lock(worker);
         worker->traffic->role->sent(worker, packets[0].token);
+        traffic_unlock(worker);
         return 1;
     }
     traffic_fail(worker, -taken, "send");

@@ -16,8 +16,8 @@ COMMON = ("--socket-path", "--fd", "--in-process", "--listen", "--no-reconnect",
           "--verbose", "--help")
 OWN = {
     "pktgen": ("--rate", "--size", "--flows", "--count", "--loop", "--urgent-every",
-               "--source-mac", "--destination-mac", "--source-ip", "--destination-ip", "--streams",
-               "--write", "--acknowledged"),
+               "--completion-cpu", "--source-mac", "--destination-mac", "--source-ip",
+               "--destination-ip", "--streams", "--write", "--acknowledged"),
     "sink": ("--count", "--acknowledge",),
     "echo": (),
 }
@@ -95,11 +95,14 @@ def bad_usage():
             bad += [["--port=null"], ["--rate=0"], ["--rate=fast"], ["--size=59"], ["--size=65550"],
                     ["--size=64,"], ["--size=70-60"], ["--size="], ["--flows=0"],
                     ["--flows=1", "--queue-pairs=2"], ["--count=0"], ["--urgent-every=0"],
+                    ["--completion-cpu=x"], ["--completion-cpu=0", "--loop"],
+                    ["--completion-cpu=0", "--mode=poll"],
                     ["--source-mac=1"], ["--destination-mac=01:00:5e:00:00:01"],
                     ["--source-ip=1.2.3"], ["--destination-ip=x"], ["--streams=0"], ["--streams=1025"],
                     ["--write=64"], ["--acknowledged"], ["--write=0", "--streams=1"],
                     ["--streams=1", "--size=64"], ["--streams=1", "--rate=1k"],
-                    ["--streams=1", "--flows=2"], ["--streams=1", "--loop"]]
+                    ["--streams=1", "--flows=2"], ["--streams=1", "--loop"],
+                    ["--streams=1", "--completion-cpu=0"]]
         if command == "sink":
             bad += [["--acknowledge=0"], ["--acknowledge=1001"]]
         for option in OWN["pktgen"]:
@@ -151,6 +154,28 @@ def to_device():
                 device.close()
 
 
+def completions_by_a_thread_of_their_own():
+    "pktgen --completion-cpu: another thread takes the frames back, all of them, with each policy"
+    for packed in "on", "off":
+        for policy in "deferred", "orphan", "delayed", "scheduled":
+            for cpu in sorted(os.sched_getaffinity(0))[:2]:
+                device = VirtwireDevice(None, "--mode=poll", port="sink")
+                what = f"packed={packed}, {policy}, CPU {cpu}"
+                summary = traffic("pktgen", device, "--count=20000", "--burst=256",
+                                  f"--completion-cpu={cpu}", f"--tx-policy={policy}",
+                                  f"--features=packed={packed}")
+                check_equal(summary["sent"]["frames"], 20000, what)
+                check_equal(summary["queues"][0]["transmit"]["reaped"], 20000, f"reaped, {what}")
+                probe, = probe_of(device)
+                check_equal(probe["frames"], 20000, what)
+                check_clean(probe, what)
+                device.close()
+    device = VirtwireDevice(None, port="sink")
+    status, _, err = virtwire("pktgen", f"--socket-path={device.socket_path}", "--count=1",
+                              "--completion-cpu=1000")
+    check(status == 1 and "--completion-cpu" in err, f"a CPU that is not there: {status}, {err!r}")
+
+
 def to_driver():
     "A source into sink: all frames, none twice, in every combination"
     for packed in "on", "off":
@@ -188,7 +213,7 @@ def big_buffers():
 
 def there_and_back():
     "pktgen through a loop: every policy, full rings, sizes to 9000"
-    for policy in "deferred", "orphan", "urgent", "delayed", "scheduled":
+    for policy in "deferred", "orphan", "delayed", "scheduled":
         device = VirtwireDevice(None, "--features=urgent=on", port="loop,mtu=9000")
         for arguments in (["--ring-size=64", "--burst=256", "--size=64"],
                           ["--size=60-9014", "--mode=interrupt"], ["--size=imix", "--flows=99"]):
@@ -384,7 +409,8 @@ def text_summary():
         check(words in out, f"no word of {words!r}: {out}")
 
 
-run_tests(help_texts, bad_usage, no_device, to_device, to_driver, big_buffers, there_and_back,
+run_tests(help_texts, bad_usage, no_device, to_device,
+          completions_by_a_thread_of_their_own, to_driver, big_buffers, there_and_back,
           a_device_in_the_process, queue_pairs, a_rate, echo, signals,
           signal_while_a_silent_back_end_is_opened, signal_while_no_back_end_connects, strict,
           device_gone, text_summary)
