@@ -25,8 +25,10 @@
 #define GAIN_ROOM 74.0   /* for the percentage, right of the intervals */
 #define GAIN_WIDTH 170.0 /* of the intervals */
 
-/* Intervals of two or three samples may reach far: not farther than so many times the samples. */
+/* Intervals of two or three samples may reach far: not farther than so many times the samples, or
+ * so many percent, or twice the gain. */
 #define MOST_REACH 1.3
+#define MOST_GAIN 100.0
 
 struct scale {
     double low, high, step; /* of what is shown */
@@ -164,8 +166,12 @@ static bool measure_bar(struct plot *plot, const struct bench_cell *cell, size_t
     if (isfinite(bar.summary.high))
         scale_include(&plot->values, fmin(bar.summary.high, MOST_REACH * largest));
     scale_include(&plot->gains, bar.gain.percent);
-    scale_include(&plot->gains, bar.gain.low_percent);
-    scale_include(&plot->gains, bar.gain.high_percent);
+    if (isfinite(bar.gain.low_percent)) {
+        double most = fmax(MOST_GAIN, 2 * bar.gain.percent);
+
+        scale_include(&plot->gains, fmax(bar.gain.low_percent, -100));
+        scale_include(&plot->gains, fmin(bar.gain.high_percent, most));
+    }
     plot->has_gains |= isfinite(bar.gain_percent);
     bar_close(&bar);
     return measured;
