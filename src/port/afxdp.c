@@ -15,7 +15,8 @@
  *
  * Where the driver can, the kernel does without a copy of its own; else it copies (settings tell).
  * In that mode a system call moves transmitted frames on, 32 at a time, and it may stop before the
- * ring is empty; then each receive, and want after each millisecond, tries again.
+ * ring is empty; then each receive, and want after each millisecond, tries again, less and less
+ * often while the interface is down.
  *
  * AF_XDP knows neither checksum nor segmentation offloads here, so the port has no features, and
  * cut.h does both in front of it. What the host's own stack sends through a veth pair may still
@@ -54,6 +55,11 @@
 
 #define RETRY_TIMEOUT_MS 1
 
+/* While the interface is down no event tells this thread that it is up again. Each try that fails
+ * doubles the time to the next, up to this: 8 wake-ups a second, and frames that waited go out 0.1
+ * s late at most. */
+#define DOWN_TIMEOUT_MS 128
+
 /* A worker that never sleeps asks for the kernel's counters after so many turns without a frame. */
 #define IDLE_TURNS 4096
 
@@ -75,6 +81,7 @@ struct afxdp_queue {
     uint64_t lent[VW_PORT_BATCH]; /* a ring of chunks, oldest first */
     uint32_t lent_first, lent_count;
     uint32_t idle;           /* turns without a frame */
+    int retry_ms;            /* how long until the next try to send what is unsent */
     bool down, gone, unsent; /* unsent: the kernel has not taken all of the transmit ring */
     struct vw_port_results results;
     struct iovec iov[VW_PORT_BATCH][2];
@@ -124,9 +131,10 @@ static void reclaim(struct afxdp_queue *queue)
 static void kick(struct afxdp_queue *queue)
 {
     int fd = xsk_socket__fd(queue->socket);
-    int error = 0;
+    int error = 0, retried_ms = queue->retry_ms;
 
     queue->unsent = queue->down = false;
+    queue->retry_ms = RETRY_TIMEOUT_MS;
     if (!xsk_ring_prod__needs_wakeup(&queue->transmit))
         return;
     for (unsigned i = 0; i < KICKS; i++) {
@@ -137,6 +145,8 @@ static void kick(struct afxdp_queue *queue)
     }
     queue->down = error == ENETDOWN;
     queue->unsent = error != 0;
+    if (queue->down && retried_ms > 0)
+        queue->retry_ms = (int)vw_min64(2 * (uint64_t)retried_ms, DOWN_TIMEOUT_MS);
 }
 
 /* Copies the frame into a chunk and puts that into the transmit ring. False: there is no room. */
@@ -277,7 +287,7 @@ static void afxdp_want(struct vw_port_queue *port_queue, bool receive, bool tran
     }
     /* No event tells that chunks are free: the socket is writable as soon as its ring has room. */
     if (transmit || queue->unsent)
-        wait->timeout_ms = RETRY_TIMEOUT_MS;
+        wait->timeout_ms = queue->down ? queue->retry_ms : RETRY_TIMEOUT_MS;
 }
 
 static void afxdp_drain(struct vw_port_queue *queue)

@@ -190,6 +190,33 @@ static void down_up_and_deleted(void **state)
     port->ops->close(port);
 }
 
+/* A frame that waits for an interface to come up cost a thousand wake-ups a second. */
+static void an_interface_that_is_down_is_tried_less_and_less_often(void **state)
+{
+    struct vw_port_wait wait;
+    int milliseconds = 0;
+
+    (void)state;
+    make_pair();
+    struct vw_port *port = open_afxdp();
+    struct vw_port_queue *queue = port->queues[0];
+    run("ip link set x0 down");
+    link_becomes(port, false);
+    send_numbered(queue, 1); /* finds it out, and waits */
+    for (unsigned tries = 0; tries < 20; tries++) {
+        port->ops->want(queue, true, false, &wait);
+        assert_in_range(wait.timeout_ms, 1, 1000);
+        milliseconds += wait.timeout_ms;
+    }
+    assert_true(milliseconds > 1000);
+    run("ip link set x0 up");
+    link_becomes(port, true);
+    port->ops->want(queue, true, false, &wait);
+    assert_int_equal(wait.timeout_ms, -1);
+    port->ops->close(port);
+    remove_pair();
+}
+
 static void the_interface_is_given_back(void **state)
 {
     (void)state;
@@ -227,6 +254,7 @@ int main(void)
         cmocka_unit_test(frames_to_the_interface),
         cmocka_unit_test(frames_that_do_not_fit_are_refused),
         cmocka_unit_test(down_up_and_deleted),
+        cmocka_unit_test(an_interface_that_is_down_is_tried_less_and_less_often),
         cmocka_unit_test(the_interface_is_given_back),
         cmocka_unit_test(what_cannot_be_is_refused),
     };
