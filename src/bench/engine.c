@@ -90,7 +90,7 @@ static double largest_group(const struct bench_cell *cell)
     return best;
 }
 
-static void choose_used(struct bench_cell *cell)
+void bench_choose_used(struct bench_cell *cell)
 {
     double low = largest_group(cell);
     bool all = false;
@@ -344,7 +344,7 @@ static int one_round(struct run *run)
     free(samples);
     if (result == 0) {
         run->rounds++;
-        choose_used(run->cell);
+        bench_choose_used(run->cell);
     }
     return result;
 }

@@ -48,6 +48,9 @@ int bench_run(struct bench_context *context, const struct bench_experiment *expe
 double bench_slice_seconds(const struct bench_context *context,
                            const struct bench_experiment *experiment);
 
+/* Marks the samples that are used; after each round. */
+void bench_choose_used(struct bench_cell *cell);
+
 /* The values of the used samples of a variant, without those that were not measured, up to `room`;
  * returns how many. */
 size_t bench_values(const struct bench_variant *variant, enum bench_metric metric, double *values,
