@@ -415,6 +415,8 @@ static const char help[] =
     "  --write=BYTES         what they write at a time (16384)\n"
     "  --acknowledged        the far side acknowledges (--port sink,acknowledge=2): keep to\n"
     "                        Nagle's rule and to the window\n"
+    "                        with --loop: requests, each when the last one is back\n"
+    "  --think-us=N          with --loop: how long to work on each response (0)\n"
     "  --completion-cpu=N    a thread of its own, on this CPU, is called and takes back what was\n"
     "                        sent, as a kernel's interrupt does (the sender, when it waits)\n"
     "  --source-mac=ADDRESS, --destination-mac=ADDRESS   (02:00:00:00:00:01 and ...:02)\n"

@@ -14,6 +14,9 @@
  * a kernel that knows that more follow. What the ring or the byte limit did not take waits there,
  * too; its bytes count as in flight, as those in front of a driver's queue do.
  *
+ * With --loop the streams are sessions of requests and responses: an application writes only when
+ * all that it wrote has come back, and there is nothing that a segment would wait for.
+ *
  * A segment is written in the memory from which it is sent. What is left of a pending segment when
  * its first part goes, less than an MSS, is copied to the next one's.
  */
@@ -24,6 +27,7 @@
 #include <sys/random.h>
 
 #include "base/bits.h"
+#include "base/clock.h"
 #include "base/shared.h"
 #include "cmd/json.h"
 #include "cmd/traffic.h"
@@ -38,6 +42,7 @@ struct stream {
     struct vw_flow *flow;
     uint8_t *frame;  /* of the pending segment; NULL: there was no memory */
     uint64_t queued; /* bytes of its frames in the burst */
+    uint64_t asked;  /* in a loop: when the write was made that is not back; 0: none */
 };
 
 struct streams {
@@ -47,6 +52,7 @@ struct streams {
     struct vw_stream_pattern pattern;
     struct vw_probe_addresses addresses;
     bool partial; /* checksums are left to the device */
+    bool loop;
 
     uint8_t **free;
     unsigned free_count;
@@ -117,6 +123,7 @@ static void set_rules(struct traffic_worker *worker, struct streams *streams)
     struct vw_net_info info;
 
     vw_net_info(worker->net, &info);
+    streams->loop = options->loop;
     streams->partial = vw_has(info.features, VIRTIO_NET_F_CSUM);
     streams->rules =
         vw_stream_rules_for(options->write, info.mtu, vw_has(info.features, VIRTIO_NET_F_HOST_TSO4),
@@ -243,7 +250,7 @@ static uint8_t *take_buffer(struct traffic_worker *worker, struct streams *strea
 /* Puts what is due of a stream into the burst. False: nothing was. */
 static bool send_due(struct traffic_worker *worker, struct streams *streams, struct stream *stream)
 {
-    uint64_t in_flight = vw_flow_in_flight(stream->flow) + stream->queued;
+    uint64_t in_flight = streams->loop ? 0 : vw_flow_in_flight(stream->flow) + stream->queued;
     struct vw_stream_segment segment;
     uint8_t *frame = stream->frame, *next;
 
@@ -262,6 +269,36 @@ static bool send_due(struct traffic_worker *worker, struct streams *streams, str
     return true;
 }
 
+static void think(const struct traffic_worker *worker)
+{
+    unsigned think_us = worker->traffic->options.think_us;
+
+    for (uint64_t end = vw_clock_ns() + think_us * UINT64_C(1000); think_us > 0;)
+        if (vw_clock_ns() >= end)
+            break;
+}
+
+/* In a loop: may the application write again? Its last write is back, then, or, at the beginning,
+ * the SYN. */
+static bool is_answered(struct traffic_worker *worker, struct streams *streams,
+                        struct stream *stream)
+{
+    unsigned number = (unsigned)(stream - streams->streams);
+    const struct vw_stream_state *back = &worker->streams.streams[number];
+
+    if (stream->sender.write_left > 0)
+        return true; /* to go on with the same write */
+    if (stream->sender.length > 0 || !back->seen || back->next != stream->sender.sent)
+        return false;
+    if (stream->asked != 0) {
+        vw_histogram_add(&worker->latency, vw_clock_ns() - stream->asked);
+        traffic_count(&worker->stream_sent.transactions, 1);
+        think(worker);
+    }
+    stream->asked = vw_clock_ns();
+    return true;
+}
+
 /* A stream's turn: a write, and what then is due. Returns whether anything moved. */
 static bool serve(struct traffic_worker *worker, struct streams *streams, struct stream *stream)
 {
@@ -269,7 +306,8 @@ static bool serve(struct traffic_worker *worker, struct streams *streams, struct
     unsigned number = (unsigned)(stream - streams->streams);
     uint32_t written = 0;
 
-    if (stream->sender.length < streams->rules.segment_max) {
+    if (stream->sender.length < streams->rules.segment_max &&
+        (!streams->loop || is_answered(worker, streams, stream))) {
         written = vw_stream_write(&stream->sender, &streams->rules, &streams->pattern, number,
                                   stream->frame + VW_STREAM_HEADERS);
         traffic_count(&counters->writes, stream->sender.write_left == 0);
@@ -332,12 +370,19 @@ static bool may_make_more(const struct traffic_worker *worker, const struct stre
     return !traffic_ends(worker) && streams->made < streams->limit;
 }
 
-/* Until all that was sent is completed. */
+/* In a loop: is a part of what was sent not back? */
+static bool is_awaited(const struct traffic_worker *worker, const struct streams *streams)
+{
+    return streams->loop && worker->streams.counters.segments < streams->made;
+}
+
+/* Until all that was sent is completed and, in a loop, back. */
 static void finish(struct traffic_worker *worker, struct streams *streams)
 {
     double deadline = monotonic_seconds() + TRAFFIC_DRAIN_SECONDS;
 
-    while (streams->waiting > 0 || vw_tx_in_flight(worker->net, worker->pair) > 0) {
+    while (streams->waiting > 0 || vw_tx_in_flight(worker->net, worker->pair) > 0 ||
+           is_awaited(worker, streams)) {
         int sent = flush(worker, streams), received = traffic_poll(worker, on_frames);
 
         if (sent < 0 || received < 0 || monotonic_seconds() > deadline)

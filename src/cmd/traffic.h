@@ -65,6 +65,7 @@ struct traffic_options {
     unsigned streams;  /* TCP streams of each queue pair, in place of probes; 0: none */
     unsigned write;    /* bytes that their applications write at a time; 0: not given */
     bool acknowledged; /* the far side acknowledges */
+    unsigned think_us; /* with loop: what an application works on each response */
 
     unsigned acknowledge; /* sink's own: acknowledge each so many segments of streams; 0: never */
 };
@@ -78,6 +79,7 @@ struct traffic_options {
     X(pushed, "of these segments, with PSH")                                                       \
     X(urgent, "of these segments, marked urgent")                                                  \
     X(corked, "writes that stayed in the pending segment")                                         \
+    X(transactions, "writes that came back, in a loop")                                            \
     X(acknowledgements, "acknowledgements that came")
 
 struct traffic_stream_counters {
@@ -120,6 +122,7 @@ struct traffic_worker {
     uint64_t received_frames, received_bytes;
     uint64_t system_calls;          /* of the thread, to move frames */
     struct vw_histogram last_frame; /* ns from a burst's start to its last frame's completion */
+    struct vw_histogram latency;    /* ns from a write of a stream until it is back, in a loop */
 
     struct vw_probe_reader reader;
     struct vw_stream_reader streams;            /* part of it */
@@ -161,8 +164,9 @@ struct traffic {
     _Atomic bool ending;
     _Atomic unsigned running;
     int epoll_fd, signal_fd, timer_fd, deadline_fd, ended_fd;
-    struct vw_histogram told; /* `last_frame` of all threads, as of the latest report */
-    double started, ended;    /* on monotonic_seconds' clock; ended 0: not yet */
+    /* `last_frame` and `latency` of all threads, as of the latest report. */
+    struct vw_histogram told_last_frame, told_latency;
+    double started, ended; /* on monotonic_seconds' clock; ended 0: not yet */
     bool failed;
 };
 

@@ -94,6 +94,7 @@ enum option_code {
     OPTION_STREAMS,
     OPTION_WRITE,
     OPTION_ACKNOWLEDGED,
+    OPTION_THINK_US,
     /* sink's alone */
     OPTION_ACKNOWLEDGE,
 };
@@ -136,6 +137,7 @@ static const struct option options[] = {
     {"streams", required_argument, NULL, OPTION_STREAMS},
     {"write", required_argument, NULL, OPTION_WRITE},
     {"acknowledged", no_argument, NULL, OPTION_ACKNOWLEDGED},
+    {"think-us", required_argument, NULL, OPTION_THINK_US},
     {"acknowledge", required_argument, NULL, OPTION_ACKNOWLEDGE},
     {NULL, 0, NULL, 0},
 };
@@ -315,6 +317,8 @@ static int parse_pktgen(const struct given *given, int option, struct traffic_op
     case OPTION_ACKNOWLEDGED:
         run->acknowledged = true;
         return -1;
+    case OPTION_THINK_US:
+        return number(given, 1, 1000000, &run->think_us);
     case OPTION_ACKNOWLEDGE:
         return number(given, 1, 1000, &run->acknowledge);
     }
@@ -334,9 +338,11 @@ static void set_defaults(struct traffic_options *run)
 /* Options of probes and of streams do not mix. */
 static int check_streams(const char *command, struct traffic_options *run)
 {
-    if (run->streams == 0 && (run->write != 0 || run->acknowledged))
+    if (run->streams == 0 && (run->write != 0 || run->acknowledged || run->think_us != 0))
         return command_usage_error(command, "%s needs --streams",
-                                   run->write != 0 ? "--write" : "--acknowledged");
+                                   run->write != 0     ? "--write"
+                                   : run->acknowledged ? "--acknowledged"
+                                                       : "--think-us");
     if (run->streams == 0)
         return -1;
     if (run->write == 0)
@@ -345,9 +351,12 @@ static int check_streams(const char *command, struct traffic_options *run)
                         : run->rate > 0            ? "--rate"
                         : run->flows != 0          ? "--flows"
                         : run->urgent_every != 0   ? "--urgent-every"
-                        : run->loop                ? "--loop"
                         : run->completion_cpu >= 0 ? "--completion-cpu"
                                                    : NULL;
+    if (run->loop && run->acknowledged)
+        return command_usage_error(command, "--loop does not go with --acknowledged");
+    if (run->think_us != 0 && !run->loop)
+        return command_usage_error(command, "--think-us needs --loop");
     if (other != NULL)
         return command_usage_error(command, "--streams does not go with %s", other);
     return -1;

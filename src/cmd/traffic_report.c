@@ -60,13 +60,14 @@ static struct totals total_of(const struct traffic *traffic)
 }
 
 /* What came since the latest report, or, at the end, in the whole run. */
-static struct vw_histogram last_frames(struct traffic *traffic, bool final)
+static struct vw_histogram times_of(const struct traffic *traffic, size_t offset,
+                                    struct vw_histogram *told, bool final)
 {
-    struct vw_histogram all = {{0}}, before = traffic->told;
+    struct vw_histogram all = {{0}}, before = *told;
 
     for (unsigned i = 0; i < traffic->worker_count; i++)
-        vw_histogram_merge(&all, &traffic->workers[i].last_frame);
-    traffic->told = all;
+        vw_histogram_merge(&all, (const void *)((const char *)&traffic->workers[i] + offset));
+    *told = all;
     if (!final)
         vw_histogram_subtract(&all, &before);
     return all;
@@ -88,6 +89,8 @@ bool traffic_is_clean(const struct traffic *traffic)
         return false;
     if (totals.stream.lost + totals.stream.late + totals.stream.corrupt != 0)
         return false;
+    if (traffic->options.loop && traffic->options.streams > 0)
+        return totals.stream.segments == totals.sent_frames;
     return !traffic->options.loop || probe->frames == totals.sent_frames;
 }
 
@@ -196,7 +199,10 @@ static void report_all_json(struct traffic *traffic, const struct totals *totals
                             const struct vw_net_info *info, double seconds, bool final)
 {
     json_t *object = json_object(), *queues = json_array();
-    struct vw_histogram times = last_frames(traffic, final);
+    struct vw_histogram times = times_of(traffic, offsetof(struct traffic_worker, last_frame),
+                                         &traffic->told_last_frame, final);
+    struct vw_histogram latencies =
+        times_of(traffic, offsetof(struct traffic_worker, latency), &traffic->told_latency, final);
 
     for (unsigned i = 0; i < traffic->worker_count; i++)
         json_array_append_new(queues, json_queue(traffic, i));
@@ -215,6 +221,8 @@ static void report_all_json(struct traffic *traffic, const struct totals *totals
     json_object_set_new(object, "sent",
                         json_direction(totals->sent_frames, totals->sent_bytes, seconds));
     json_object_set_new(object, "last_frame_seconds", json_times(&times));
+    if (traffic->options.streams > 0 && traffic->options.loop)
+        json_object_set_new(object, "latency_seconds", json_times(&latencies));
     json_object_set_new(object, "sent_to_lost_device",
                         json_integer((json_int_t)totals->lost_frames));
     json_object_set_new(object, "refused", json_integer((json_int_t)totals->refused_frames));
