@@ -7,6 +7,7 @@ const struct bench_experiment *const bench_experiments[] = {
     &bench_tx_completion,
     &bench_tap_napi,
     &bench_tx_batch,
+    &bench_tx_interrupt,
     &bench_rx_big,
     &bench_policy_grid,
 };

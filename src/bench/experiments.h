@@ -8,6 +8,7 @@
 extern const struct bench_experiment bench_tx_completion;
 extern const struct bench_experiment bench_tap_napi;
 extern const struct bench_experiment bench_tx_batch;
+extern const struct bench_experiment bench_tx_interrupt;
 extern const struct bench_experiment bench_rx_big;
 extern const struct bench_experiment bench_policy_grid;
 

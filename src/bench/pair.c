@@ -93,7 +93,7 @@ static char *feature_list(const json_t *document)
 
 /* ---- where frames arrive --------------------------------------------------------------------- */
 
-/* Counters of the far side: frames, bytes, and the probes that checked them (NULL: none did). */
+/* Counters of the far side: frames, bytes, and what checked them (NULL: nothing did). */
 struct arrivals {
     enum side side;
     const char *frames, *probe;
@@ -112,15 +112,29 @@ static const struct arrivals driver_probe = {DRIVER, "probe.frames", "probe", DR
 static const struct arrivals driver_ring = {DRIVER, "received.frames", NULL, DRIVER,
                                             "received.bytes"};
 
+static const struct arrivals device_stream = {DEVICE, "port.queues.*.stream.segments",
+                                              "port.queues.*.stream", DEVICE,
+                                              "port.queues.*.stream.bytes"};
+static const struct arrivals driver_stream = {DRIVER, "stream.segments", "stream", DRIVER,
+                                              "stream.bytes"};
+
+static bool came(const struct reading readings[SIDES], const struct arrivals *arrivals)
+{
+    return bench_document_number(readings[arrivals->side].document, arrivals->frames) > 0;
+}
+
 static const struct arrivals *arrivals_of(const struct bench_pair *pair,
                                           const struct reading readings[SIDES])
 {
+    if (pair->parameters->direction == BENCH_TO_DEVICE && came(readings, &device_stream))
+        return &device_stream;
     if (pair->parameters->direction == BENCH_TO_DEVICE)
         return isnan(bench_document_number(readings[DEVICE].document, device_probe.frames))
                    ? &device_port
                    : &device_probe;
-    return bench_document_number(readings[DRIVER].document, driver_probe.frames) > 0 ? &driver_probe
-                                                                                     : &driver_ring;
+    if (came(readings, &driver_stream))
+        return &driver_stream;
+    return came(readings, &driver_probe) ? &driver_probe : &driver_ring;
 }
 
 /* ---- starting -------------------------------------------------------------------------------- */
@@ -332,7 +346,8 @@ static double dropped(const struct bench_pair *pair)
 static void read_faults(const struct bench_pair *pair, const struct arrivals *arrivals,
                         double frames, struct bench_sample *sample)
 {
-    static const char *const names[] = {"lost", "reordered", "duplicate", "stale", "corrupt"};
+    static const char *const names[] = {"lost",  "reordered", "duplicate",
+                                        "stale", "late",      "corrupt"};
     double lost = 0;
 
     for (size_t i = 0; arrivals->probe != NULL && i < sizeof(names) / sizeof(names[0]); i++) {
@@ -343,7 +358,7 @@ static void read_faults(const struct bench_pair *pair, const struct arrivals *ar
         free(path);
         if (i == 0)
             lost = count;
-        if (count == 0)
+        if (!(count > 0)) /* or there is no such counter */
             continue;
         sample->faulty = true;
         bench_variant_fault(pair->variant, "frames %s", names[i]);

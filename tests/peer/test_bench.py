@@ -236,6 +236,24 @@ def helpers_without_arguments():
         virtwire(*arguments, status=2)
 
 
+def tx_interrupt():
+    "tx-interrupt: small writes make larger frames where the bytes in flight stay visible"
+    cells = {tuple(cell["labels"].values()): cell for cell in quick("tx-interrupt")["cells"]}
+    for bytes_, sessions in ("64", "1"), ("1024", "8"):
+        cell, what = cells["transmit", bytes_, sessions], f"writes of {bytes_}, {sessions} sessions"
+        calls = {name: max(values(cell, name, "calls_per_frame"))
+                 for name in ("orphan", "urgent", "deferred")}
+        check(calls["orphan"] < 0.1 < calls["urgent"], f"calls a frame, {what}: {calls}")
+        check(calls["deferred"] < calls["urgent"], f"calls a frame, {what}: {calls}")
+    for name in "orphan", "urgent", "deferred":
+        check_equal({round(size) for size in values(cells["receive", "16384", "4"], name,
+                                                    "bytes_per_frame")}, {16384}, f"received, {name}")
+        check_equal({round(size) for size in values(cells["requests", "256", "25"], name,
+                                                    "bytes_per_frame")}, {256}, f"requests, {name}")
+        check(min(values(cells["requests", "256", "25"], name, "transactions_per_second")) > 0,
+              f"transactions, {name}")
+
+
 def rx_big():
     "rx-big: at MTU 9000 on a ring of 256, 5 descriptors a buffer instead of 19, 51 buffers, not 13"
     cells = {cell["labels"]["features"]: cell for cell in quick("rx-big")["cells"]}
@@ -268,4 +286,4 @@ def policy_grid():
 
 
 run_tests(bad_usage, listing_and_help, no_folder, no_cell, interrupted, tx_completion, tap_napi,
-          tx_batch, streams_compare_every_byte, helpers_without_arguments, rx_big, policy_grid)
+          tx_batch, streams_compare_every_byte, helpers_without_arguments, tx_interrupt, rx_big, policy_grid)

@@ -104,6 +104,27 @@ def every_byte_to_the_driver():
             device.stop()
 
 
+def requests_and_responses():
+    "Sessions send a request when the last one is back: one a session under way, with each policy"
+    device = VirtwireDevice(NetNs(), "--features=urgent=on", port="loop")
+    for policy in POLICIES:
+        for size, mode in (256, "adaptive"), (4096, "interrupt"), (65535, "poll"):
+            sessions, count = 25, 1500
+            summary = traffic("pktgen", device, "--loop", f"--streams={sessions}", f"--write={size}",
+                              f"--count={count}", f"--tx-policy={policy}", f"--mode={mode}", "--strict")
+            sent, back, what = summary["stream_sent"], summary["stream"], f"{policy} {size} {mode}"
+            check_clean(back, what)
+            check_equal(summary["sent"]["frames"], count, f"frames, {what}")
+            check_equal(back["segments"], count, f"frames that came back, {what}")
+            check_equal(back["bytes"], sent["bytes"], f"bytes that came back, {what}")
+            # the SYNs are none, and the last request of each session may have been its end
+            most = sent["writes"]
+            check(most - sessions <= sent["transactions"] <= most, f"transactions, {what}: {sent}")
+            check_equal(summary["latency_seconds"]["count"], sent["transactions"], f"latencies, {what}")
+            if size == 256:
+                check_equal(sent["writes"], count - sessions, f"requests, {what}")
+
+
 def kernel_counters(namespace):
     lines = namespace.run("cat", "/proc/net/snmp").splitlines()
     return {f"{names.split()[0]}{name}": int(value) for names, values in zip(lines[::2], lines[1::2])
@@ -136,4 +157,4 @@ def a_kernel_takes_them_for_tcp():
 
 
 run_tests(every_byte_to_the_device, small_writes_are_joined_where_bytes_stay_visible,
-          every_byte_to_the_driver, a_kernel_takes_them_for_tcp)
+          every_byte_to_the_driver, requests_and_responses, a_kernel_takes_them_for_tcp)

@@ -17,7 +17,7 @@ COMMON = ("--socket-path", "--fd", "--in-process", "--listen", "--no-reconnect",
 OWN = {
     "pktgen": ("--rate", "--size", "--flows", "--count", "--loop", "--urgent-every",
                "--completion-cpu", "--source-mac", "--destination-mac", "--source-ip",
-               "--destination-ip", "--streams", "--write", "--acknowledged"),
+               "--destination-ip", "--streams", "--write", "--acknowledged", "--think-us"),
     "sink": ("--count", "--acknowledge",),
     "echo": (),
 }
@@ -101,7 +101,8 @@ def bad_usage():
                     ["--source-ip=1.2.3"], ["--destination-ip=x"], ["--streams=0"], ["--streams=1025"],
                     ["--write=64"], ["--acknowledged"], ["--write=0", "--streams=1"],
                     ["--streams=1", "--size=64"], ["--streams=1", "--rate=1k"],
-                    ["--streams=1", "--flows=2"], ["--streams=1", "--loop"],
+                    ["--streams=1", "--flows=2"], ["--think-us=5"], ["--think-us=5", "--streams=1"],
+                    ["--loop", "--streams=1", "--acknowledged"],
                     ["--streams=1", "--completion-cpu=0"]]
         if command == "sink":
             bad += [["--acknowledge=0"], ["--acknowledge=1001"]]
