@@ -157,20 +157,17 @@ const struct bench_experiment bench_tx_completion = {
     .title = "when transmitted frames are found completed, and who asks for calls",
     .summary =
         "A driver sends bursts of 256 frames of 64 bytes, at full speed, to a device that polls "
-        "and "
-        "checks them. The policies differ in when sent frames are taken back, and in who asks the "
-        "device for calls. 'delayed' is what Linux did before seed 000, 'deferred' what it does "
-        "since. Calls are handled by the sending thread itself when it has to wait for room; or by "
-        "a thread of its own on the sender's core, which takes that core from the sender, as an "
-        "interrupt does; or on the device's core, from which it takes time (in the seed: on a "
-        "third "
-        "core). The seed saw, with an interrupt for a call, 6.89 to 10.7 Mpps (split) and 7.09 to "
-        "10.7 (packed) on the sender's core, 5.29 to 10.4 on another, and 32 to 99 % of the "
-        "interrupts gone. The last cells are one TCP stream of 64 KiB segments to a TAP, both "
-        "sides "
-        "and the host's stack on one core (seed: 31 to 58 Gbit/s); the sender forms its segments "
-        "by what "
-        "the driver says is in flight, and nobody acknowledges.",
+        "and checks them. The policies differ in when sent frames are taken back, and in who "
+        "asks the device for calls. 'delayed' is what Linux did before seed 000, 'deferred' "
+        "what it does since. Calls are handled by the sending thread itself when it has to wait "
+        "for room; or by a thread of its own on the sender's core, which takes that core from "
+        "the sender, as an interrupt does; or on the device's core, from which it takes time "
+        "(in the seed: on a third core). The seed saw, with an interrupt for a call, 6.89 to "
+        "10.7 Mpps (split) and 7.09 to 10.7 (packed) on the sender's core, 5.29 to 10.4 on "
+        "another, and 32 to 99 % of the interrupts gone. The last cells are one TCP stream of "
+        "64 KiB segments to a TAP, both sides and the host's stack on one core (seed: 31 to 58 "
+        "Gbit/s); the sender forms its segments by what the driver says is in flight, and "
+        "nobody acknowledges.",
     .label_headings = headings,
     .columns = columns,
     .column_count = VW_ARRAY_SIZE(columns),
