@@ -8,6 +8,7 @@ static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } helpers[] = {
+    {"forward", bench_forward},
     {"stream-receive", bench_stream_receive},
     {"stream-send", bench_stream_send},
     {"xdp-drop", bench_xdp_drop},

@@ -13,6 +13,7 @@
 bool bench_helper(int argc, char **argv, int *status);
 
 /* Each returns an exit status. */
+int bench_forward(int argc, char **argv);
 int bench_stream_receive(int argc, char **argv);
 int bench_stream_send(int argc, char **argv);
 int bench_xdp_drop(int argc, char **argv);

@@ -12,11 +12,12 @@
  * struct bench_pair_parameters. */
 extern const struct bench_runner bench_drop_runner;
 
-/* tap_napi.c: TCP streams from the namespace of guest0, which `virtwire bridge` joins to the
+/* stream_lane.c: TCP streams from the namespace of guest0, which `virtwire bridge` joins to the
  * device, to that of host0. */
 struct bench_stream_parameters {
     struct bench_pair_parameters pair;
     unsigned streams, write; /* how many; bytes of a write */
+    bool forward;            /* no pair: a plain program between the TAPs, on the device's core */
 };
 extern const struct bench_runner bench_stream_runner;
 

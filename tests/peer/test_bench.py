@@ -168,12 +168,15 @@ def tx_completion():
 
 def tap_napi():
     "tap-napi: whole streams arrive; only coalesce has the receiver's stack see several frames as one"
-    (cell,) = quick("tap-napi")["cells"]
+    cell, bulk = quick("tap-napi")["cells"]
     check_equal(cell["labels"], {"streams": "12", "write": "4096", "frames": "1514 bytes"}, "cell")
     for variant in cell["variants"]:
         check(min(values(cell, variant["name"], "bytes_per_second")) > 0, "no bytes")
         commands = variant["commands"]
         check("bridge" in commands and "stream-send" in commands, f"commands: {commands}")
+    for name in "plain forwarding", "device":
+        check(min(values(bulk, name, "bytes_per_second")) > 0, f"no bytes: {name}")
+    check(min(values(bulk, "device", "bytes_per_frame")) > 2000, "no large frames")
     check(max(values(cell, "neither", "frames_per_segment")) < 1.5, "merged by nobody")
     check(max(values(cell, "coalesce", "frames_per_segment")) > 3, "not merged")
 
