@@ -98,10 +98,12 @@ void vw_stream_write_headers(uint8_t *frame, const struct vw_probe_addresses *ad
                              unsigned stream, const struct vw_stream_segment *segment, bool partial)
 {
     uint32_t tcp_length = VW_TCP_HEADER + segment->length;
+    /* A copy: with UBSan, GCC warns of the second address where `addresses` would be NULL. */
+    const struct vw_probe_addresses from_to = *addresses;
     uint8_t *ip = frame + AT_IP;
 
-    memcpy(frame, addresses->destination, 6);
-    memcpy(frame + 6, addresses->source, 6);
+    memcpy(frame, from_to.destination, 6);
+    memcpy(frame + 6, from_to.source, 6);
     vw_put_be16(frame + AT_ETHERTYPE, ETHERTYPE_IPV4);
     memset(ip, 0, VW_IPV4_HEADER + VW_TCP_HEADER);
     ip[0] = 0x45; /* version 4, five words */
