@@ -33,6 +33,8 @@ static const struct bench_column columns[] = {
     {BENCH_COLUMN_AFTER_TO_BEST, BENCH_WORK, "value/best"},
     {BENCH_COLUMN_BEFORE, BENCH_CPU, "CPU% default"},
     {BENCH_COLUMN_AFTER, BENCH_CPU, "CPU% value"},
+    {BENCH_COLUMN_BEFORE, BENCH_LAST_FRAME_MEDIAN, "us a burst default"},
+    {BENCH_COLUMN_AFTER, BENCH_LAST_FRAME_MEDIAN, "us a burst value"},
 };
 
 /* What an option needs to matter. */
@@ -42,6 +44,7 @@ enum matter {
     SHORT = 1 << 2,    /* no frame is longer than 1514 bytes */
     TAP = 1 << 3,      /* the port is a TAP */
     STREAMS = 1 << 4,  /* of TCP, through two network stacks */
+    CORKS = 1 << 5,    /* senders form segments by what is in flight, and mark urgent ones */
     ANY = 0,
 };
 
@@ -75,6 +78,16 @@ static const struct workload {
      BENCH_FRAMES, PAIR},
     {"loop, mixed sizes", "loop", "", "pktgen --loop --size=imix", BENCH_LOOP,
      SENDS | RECEIVES | SHORT, BENCH_FRAMES, PAIR},
+    {"4 TCP senders, writes of 256", "sink,acknowledge=2", "--features=urgent=on",
+     "pktgen --streams=4 --write=256 --acknowledged", BENCH_TO_DEVICE, SENDS | CORKS, BENCH_BYTES,
+     PAIR},
+    {"4 TCP senders, writes of 16384", "sink,acknowledge=2", "--features=urgent=on",
+     "pktgen --streams=4 --write=16384 --acknowledged", BENCH_TO_DEVICE, SENDS | CORKS, BENCH_BYTES,
+     PAIR},
+    {"1 TCP client, requests of 256", "loop", "", "pktgen --loop --streams=1 --write=256",
+     BENCH_LOOP, SENDS | RECEIVES | SHORT, BENCH_TRANSACTIONS, PAIR},
+    {"25 TCP clients, requests of 256", "loop", "", "pktgen --loop --streams=25 --write=256",
+     BENCH_LOOP, SENDS | RECEIVES | SHORT, BENCH_TRANSACTIONS, PAIR},
     /* at a given rate, which is nobody's merit: what it costs */
     {"send 64, 20000 a second", "sink", "", "pktgen --size=64 --rate=20k", BENCH_TO_DEVICE, SHORT,
      BENCH_PER_CPU, PAIR},
@@ -108,7 +121,7 @@ static const struct option {
     {"transmit policy",
      DRIVER,
      "--tx-policy=",
-     {"deferred", "orphan", "delayed", "scheduled"},
+     {"deferred", "orphan", "urgent", "delayed", "scheduled"},
      SENDS},
     {"byte queue limits", DRIVER, "--byte-queue-limits=", {"on", "off"}, SENDS},
     {"receive buffers", DRIVER, "--rx-mode=", {"mergeable", "big", "small"}, RECEIVES},
@@ -176,6 +189,15 @@ static const struct bench_runner runner = {
     .close = grid_close,
 };
 
+static void read_requests(const struct bench_pair_slice *slice, struct bench_sample *sample)
+{
+    const json_t *before = slice->driver_before, *after = slice->driver_after;
+
+    sample->value[BENCH_TRANSACTIONS] =
+        bench_document_difference(before, after, "stream_sent.transactions") / slice->seconds;
+    sample->value[BENCH_LATENCY_MEDIAN] = bench_document_number(after, "latency_seconds.median");
+}
+
 /* ---- cells ----------------------------------------------------------------------------------- */
 
 static bool fixes(const char *command, const char *text)
@@ -200,6 +222,8 @@ static bool is_varied(const struct workload *workload, const struct option *opti
 
 static bool is_possible(const struct workload *workload, const char *value)
 {
+    if (strcmp(value, "urgent") == 0) /* without a frame that is marked it is orphan */
+        return (workload->matters & CORKS) != 0;
     return strcmp(value, "small") != 0 || (workload->matters & SHORT);
 }
 
@@ -210,6 +234,7 @@ static void plan_value(struct bench_cell *cell, const struct workload *workload,
         .lane = {.pair = {.direction = workload->direction,
                           .device_sleeps = true,
                           .driver_sleeps = true,
+                          .more = read_requests,
                           .idle = (workload->matters & STREAMS) != 0},
                  .streams = workload->streams,
                  .write = workload->write},
