@@ -60,7 +60,7 @@ static int enter(const char *path)
 /* Until there are no more. What the other side does not take is lost, as on a wire. */
 static void forward(int from, int to)
 {
-    static char frame[LARGEST];
+    char frame[LARGEST];
     ssize_t length;
 
     while ((length = read(from, frame, sizeof(frame))) > 0)

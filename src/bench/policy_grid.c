@@ -364,8 +364,9 @@ static char *verdict(const struct bench_cell_list *cells, size_t *first)
         for (size_t v = 0; v < cell->variant_count; v++)
             note(records, cell, &cell->variants[v]);
     }
-    return count == 0 || records[0].cells == 0 ? bench_format("%s: not measured\n", option)
-                                               : verdict_text(option, records, count);
+    /* The default stands in each cell first. */
+    return records[0].where == NULL ? bench_format("%s: not measured\n", option)
+                                    : verdict_text(option, records, count);
 }
 
 static char *conclude(const struct bench_cell_list *cells)

@@ -127,9 +127,14 @@ static void process_free(struct bench_process *process)
 struct bench_process *bench_process_start(struct bench_context *context,
                                           const struct bench_process_options *options)
 {
-    struct bench_process *process = bench_allocate(sizeof(*process));
+    struct bench_process *process;
     int input[2] = {-1, -1}, error = 0;
 
+    if (options->arguments[0] == NULL) {
+        bench_fail(context, "no program to run as %s", options->name);
+        return NULL;
+    }
+    process = bench_allocate(sizeof(*process));
     process->name = bench_format("%s", options->name);
     process->command = command_text(options->arguments);
     process->output = bench_format("%s/%s.log", context->folder, options->name);
@@ -154,7 +159,7 @@ struct bench_process *bench_process_start(struct bench_context *context,
 struct bench_process *bench_process_run(struct bench_context *context, const char *name,
                                         unsigned core, int network, const char *format, ...)
 {
-    const char *arguments[64];
+    const char *arguments[64] = {NULL};
     struct bench_process *process;
     va_list list;
     char *text, *rest, *word;
@@ -167,7 +172,6 @@ struct bench_process *bench_process_run(struct bench_context *context, const cha
     for (word = strtok_r(text, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest))
         if (count < sizeof(arguments) / sizeof(arguments[0]) - 1)
             arguments[count++] = word;
-    arguments[count] = NULL;
     process = bench_process_start(
         context, &(struct bench_process_options){
                      .name = name, .arguments = arguments, .core = core, .network = network});

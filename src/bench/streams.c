@@ -31,6 +31,7 @@
 #define EXIT_USAGE 2
 
 struct stream {
+    const uint8_t *pattern;
     int socket;
     unsigned size; /* of a write */
     pthread_t thread;
@@ -41,20 +42,22 @@ struct streams {
     const char *name;
     unsigned count;
     struct stream all[MOST_STREAMS];
+    uint8_t pattern[PERIOD + LARGEST];
 };
 
-static uint8_t pattern[PERIOD + LARGEST];
-
-static void make_pattern(void)
+static void make_pattern(struct streams *streams)
 {
+    uint8_t *pattern = streams->pattern;
     uint32_t state = 1;
 
     for (size_t i = 0; i < PERIOD; i++) {
         state = state * 1664525 + 1013904223;
         pattern[i] = (uint8_t)(state >> 24);
     }
-    for (size_t i = PERIOD; i < sizeof(pattern); i++)
+    for (size_t i = PERIOD; i < sizeof(streams->pattern); i++)
         pattern[i] = pattern[i - PERIOD];
+    for (unsigned i = 0; i < streams->count; i++)
+        streams->all[i].pattern = pattern;
 }
 
 static int fail(const char *name, const char *doing)
@@ -75,8 +78,8 @@ static void *send_all(void *argument)
     struct stream *stream = argument;
 
     for (;;) {
-        ssize_t sent =
-            send(stream->socket, pattern + stream->bytes % PERIOD, stream->size, MSG_NOSIGNAL);
+        ssize_t sent = send(stream->socket, stream->pattern + stream->bytes % PERIOD, stream->size,
+                            MSG_NOSIGNAL);
 
         if (sent < 0)
             return NULL; /* the other end is gone: the run is over */
@@ -92,7 +95,7 @@ static void *receive_all(void *argument)
     ssize_t received;
 
     while (buffer != NULL && (received = recv(stream->socket, buffer, LARGEST, 0)) > 0) {
-        if (memcmp(buffer, pattern + stream->bytes % PERIOD, (size_t)received) != 0)
+        if (memcmp(buffer, stream->pattern + stream->bytes % PERIOD, (size_t)received) != 0)
             count(&stream->corrupt, 1);
         count(&stream->bytes, (uint64_t)received);
         count(&stream->calls, 1);
@@ -170,14 +173,14 @@ static int parse_arguments(int argc, char **argv, int expected, struct sockaddr_
 
 int bench_stream_receive(int argc, char **argv)
 {
-    static struct streams streams;
+    struct streams streams = {0};
     struct sockaddr_in address;
     int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     int status = parse_arguments(argc, argv, 4, &address, &streams);
 
     if (status != EXIT_SUCCESS)
         return status;
-    make_pattern();
+    make_pattern(&streams);
     if (bind(listener, (struct sockaddr *)&address, sizeof(address)) < 0 ||
         listen(listener, MOST_STREAMS) < 0)
         return fail(streams.name, "listen");
@@ -190,7 +193,7 @@ int bench_stream_receive(int argc, char **argv)
 
 int bench_stream_send(int argc, char **argv)
 {
-    static struct streams streams;
+    struct streams streams = {0};
     struct sockaddr_in address;
     int status = parse_arguments(argc, argv, 5, &address, &streams);
     unsigned size = status == EXIT_SUCCESS ? parse(argv[4], LARGEST) : 0;
@@ -201,7 +204,7 @@ int bench_stream_send(int argc, char **argv)
     }
     if (status != EXIT_SUCCESS)
         return status;
-    make_pattern();
+    make_pattern(&streams);
     for (unsigned i = 0; i < streams.count; i++) {
         struct stream *stream = &streams.all[i];
 

@@ -22,7 +22,7 @@ int bench_xdp_drop(int argc, char **argv)
         {.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0, .imm = XDP_DROP},
         {.code = BPF_JMP | BPF_EXIT},
     };
-    LIBBPF_OPTS(bpf_link_create_opts, options, .flags = XDP_FLAGS_DRV_MODE);
+    struct bpf_link_create_opts options = {.sz = sizeof(options), .flags = XDP_FLAGS_DRV_MODE};
     int interface = argc == 2 ? (int)if_nametoindex(argv[1]) : 0;
 
     if (interface == 0) {

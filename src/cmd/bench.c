@@ -149,12 +149,12 @@ static int parse_option(int option, const char *name, const char *value, struct 
 
 static int parse_names(int argc, char **argv, struct command_line *line)
 {
-    line->experiments =
-        bench_allocate((bench_experiment_count + (size_t)argc) * sizeof(struct bench_experiment *));
+    line->experiments = bench_allocate((bench_experiment_count + (size_t)argc) * sizeof(void *));
     if (argc == 1 && strcmp(argv[0], "all") == 0) {
-        memcpy(line->experiments, bench_experiments,
-               bench_experiment_count * sizeof(bench_experiments[0]));
-        line->count = bench_experiment_count;
+        while (line->count < bench_experiment_count) {
+            line->experiments[line->count] = bench_experiments[line->count];
+            line->count++;
+        }
         return -1;
     }
     for (int i = 0; i < argc; i++) {

@@ -280,7 +280,10 @@ def policy_grid():
     check_equal([line.partition(":")[0] for line in verdicts], options, "verdicts")
     for cell, verdict in zip(result["cells"], verdicts):
         default = cell["variants"][0]["name"]
-        check(f"the default, {default}, is at worst" in verdict, verdict)
+        # On a busy machine a slice may not be steady, and what is left tells too little.
+        if all(sum(sample["used"] for sample in variant["samples"]) >= 2
+               for variant in cell["variants"]):
+            check(f"the default, {default}, is at worst" in verdict, verdict)
         for variant in cell["variants"]:
             for sample in variant["samples"]:
                 check_equal(sample["values"]["work_per_second"],
