@@ -183,7 +183,7 @@ struct bench_options {
     double seconds;      /* of a slice; 0: the experiment's choice, see bench_slice_seconds */
     double cell_seconds; /* the time after which no further round of a cell begins; 0: as above */
     unsigned cores[2];   /* of the driver's side and of the device's */
-    const char *only;    /* only cells whose labels contain this; NULL: all */
+    const char *only;    /* only cells whose labels, with commas between, contain it; NULL: all */
 };
 
 /* One run. */

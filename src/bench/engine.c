@@ -408,12 +408,19 @@ static void run_cell(struct run *run)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
+/* Of the labels as one text, so that some that follow each other can be asked for. */
 static bool wanted(const struct bench_cell *cell, const char *only)
 {
-    bool found = only == NULL;
+    char *text = bench_format("%s", cell->labels[0]), *longer;
+    bool found;
 
-    for (size_t i = 0; !found && cell->labels[i] != NULL; i++)
-        found = strstr(cell->labels[i], only) != NULL;
+    for (size_t i = 1; cell->labels[i] != NULL; i++) {
+        longer = bench_format("%s,%s", text, cell->labels[i]);
+        free(text);
+        text = longer;
+    }
+    found = only == NULL || strstr(text, only) != NULL;
+    free(text);
     return found;
 }
 

@@ -9,6 +9,7 @@ const struct bench_experiment *const bench_experiments[] = {
     &bench_tx_batch,
     &bench_tx_interrupt,
     &bench_rx_big,
+    &bench_peers,
     &bench_policy_grid,
 };
 /* clang-format on */

@@ -11,5 +11,6 @@ extern const struct bench_experiment bench_tx_batch;
 extern const struct bench_experiment bench_tx_interrupt;
 extern const struct bench_experiment bench_rx_big;
 extern const struct bench_experiment bench_policy_grid;
+extern const struct bench_experiment bench_peers;
 
 #endif

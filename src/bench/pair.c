@@ -66,7 +66,7 @@ double bench_document_difference(const json_t *before, const json_t *after, cons
     return bench_document_number(after, path) - bench_document_number(before, path);
 }
 
-static bool has_feature(const json_t *document, const char *name)
+bool bench_document_has_feature(const json_t *document, const char *name)
 {
     json_t *feature;
     size_t i;
@@ -76,7 +76,7 @@ static bool has_feature(const json_t *document, const char *name)
     return false;
 }
 
-static char *feature_list(const json_t *document)
+char *bench_document_features(const json_t *document)
 {
     char *list = bench_format("%s", ""), *longer;
     json_t *feature;
@@ -208,16 +208,16 @@ static int check_features(struct bench_context *context, struct bench_pair *pair
 {
     const struct bench_pair_parameters *parameters = pair->parameters;
     const json_t *document = pair->before[DRIVER].document;
-    char *list = feature_list(document), *commands;
+    char *list = bench_document_features(document), *commands;
 
     commands = bench_format("%s\n%s", bench_process_command(pair->processes[DEVICE]),
                             bench_process_command(pair->processes[DRIVER]));
     bench_variant_note(pair->variant, commands, list);
     free(list);
     free(commands);
-    if (parameters->feature != NULL && !has_feature(document, parameters->feature))
+    if (parameters->feature != NULL && !bench_document_has_feature(document, parameters->feature))
         return bench_fail(context, "%s was not negotiated", parameters->feature);
-    if (parameters->absent != NULL && has_feature(document, parameters->absent))
+    if (parameters->absent != NULL && bench_document_has_feature(document, parameters->absent))
         return bench_fail(context, "%s was negotiated", parameters->absent);
     return 0;
 }

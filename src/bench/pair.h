@@ -82,4 +82,8 @@ double bench_document_number(const json_t *document, const char *path);
 /* The difference of two documents. */
 double bench_document_difference(const json_t *before, const json_t *after, const char *path);
 
+/* The features that a document names, separated by blanks, to be freed; is one of them this? */
+char *bench_document_features(const json_t *document);
+bool bench_document_has_feature(const json_t *document, const char *name);
+
 #endif

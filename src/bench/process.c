@@ -194,9 +194,17 @@ static void signal_to(struct bench_process *process, int number)
         kill(-process->id, number);
 }
 
+/* One thread takes the signal, and only when it gets the core that another may be polling on; then
+ * the others stop. The parent is told when all have. */
 void bench_process_stop(struct bench_process *process)
 {
+    siginfo_t info;
+
     signal_to(process, SIGSTOP);
+    while (!process->ended &&
+           waitid(P_PID, (id_t)process->id, &info, WSTOPPED | WEXITED | WNOWAIT) < 0 &&
+           errno == EINTR)
+        ;
 }
 
 void bench_process_go(struct bench_process *process)
@@ -216,6 +224,15 @@ static void nap(double seconds)
               NULL);
 }
 
+static void end_now(struct bench_process *process)
+{
+    if (!process->ended) {
+        kill(-process->id, SIGKILL);
+        waitpid(process->id, NULL, 0);
+    }
+    process_free(process);
+}
+
 void bench_process_end(struct bench_process *process)
 {
     double until = now() + END_PATIENCE_SECONDS;
@@ -226,11 +243,13 @@ void bench_process_end(struct bench_process *process)
     signal_to(process, SIGCONT);
     while (bench_process_runs(process) && now() < until)
         nap(WAIT_SECONDS);
-    if (!process->ended) {
-        kill(-process->id, SIGKILL);
-        waitpid(process->id, NULL, 0);
-    }
-    process_free(process);
+    end_now(process);
+}
+
+void bench_process_kill(struct bench_process *process)
+{
+    if (process != NULL)
+        end_now(process);
 }
 
 int bench_process_id(const struct bench_process *process)

@@ -37,12 +37,15 @@ struct bench_process *bench_process_run(struct bench_context *context, const cha
                                         unsigned core, int network, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
-/* Lets it stand still, and go on. */
+/* Lets it stand still, which it does when this returns, and go on. */
 void bench_process_stop(struct bench_process *process);
 void bench_process_go(struct bench_process *process);
 
 /* SIGTERM, and SIGKILL if that does not help in two seconds. Frees it; NULL is no process. */
 void bench_process_end(struct bench_process *process);
+
+/* The same by SIGKILL, of a program that has nothing to set right. */
+void bench_process_kill(struct bench_process *process);
 
 /* Is it still there? */
 bool bench_process_runs(struct bench_process *process);

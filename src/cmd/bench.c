@@ -40,7 +40,7 @@ static const char help[] =
     "  --cell-seconds=S      no further round of a cell begins after so long (mostly 20)\n"
     "\n"
     "what:\n"
-    "  --only=TEXT           only cells one of whose labels contains this\n"
+    "  --only=TEXT           only cells whose labels, with commas between, contain this\n"
     "  --cores=A,B           the driver's side runs on core A, the device's on core B (0,1)\n"
     "  --list                name the experiments and exit\n"
     "\n"

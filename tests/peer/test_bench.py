@@ -6,6 +6,7 @@ asserted are counts and contents, never times.
 
 import json
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -272,6 +273,39 @@ def rx_big():
         check_equal({round(size) for size in values(cell, name, "bytes_per_frame")}, {9014}, what)
 
 
+def peers():
+    "peers: every pair carries frames and loses none; hardly a kick or call, since all poll"
+    names = ["dpdk-dpdk", "virtwire-virtwire", "virtwire-dpdk", "dpdk-virtwire"]
+    cells = quick("peers")["cells"]
+    check_equal({cell["labels"]["direction"] for cell in cells}, {"to_device", "to_driver", "loop"},
+                "directions")
+    for cell in cells:
+        check_equal([variant["name"] for variant in cell["variants"]], names, "pairs")
+        for variant in cell["variants"]:
+            driver, _, device = variant["name"].partition("-")
+            what = f"{variant['name']} of {cell['labels']}"
+            commands = variant["commands"]
+            check_equal(len(re.findall("dpdk-testpmd", commands)),
+                        (driver == "dpdk") + (device == "dpdk"), f"testpmd in the commands of {what}")
+            size = int(cell["labels"]["bytes"])
+            for sample in (sample["values"] for sample in variant["samples"]):
+                check(sample["frames_per_second"] > 0, f"no frames, {what}")
+                check(sample["bare_limit_per_second"] > 0, f"no bare limit, {what}")
+                check_equal(sample["lost_share"], 0, f"lost, {what}")
+                check_equal(round(sample["bytes_per_second"] / sample["frames_per_second"]), size,
+                            f"bytes a frame, {what}")
+                if driver == "virtwire":
+                    check(sample["kicks_per_frame"] < 0.01, f"kicks, {what}")
+                if device == "virtwire":
+                    check(sample["calls_per_frame"] < 0.01, f"calls, {what}")
+
+
+def without_testpmd():
+    "Without testpmd peers says which package has it, and ends with status 1"
+    _, err = virtwire("peers", "--quick", status=1, environment={"PATH": fresh_folder()})
+    check("dpdk-testpmd" in err and "dpdk-dev" in err, f"it says: {err}")
+
+
 def policy_grid():
     "policy-grid: values beside the default, and a verdict on each option"
     result = quick("policy-grid")
@@ -291,4 +325,5 @@ def policy_grid():
 
 
 run_tests(bad_usage, listing_and_help, no_folder, no_cell, interrupted, tx_completion, tap_napi,
-          tx_batch, streams_compare_every_byte, helpers_without_arguments, tx_interrupt, rx_big, policy_grid)
+          tx_batch, streams_compare_every_byte, helpers_without_arguments, tx_interrupt, rx_big, peers,
+          without_testpmd, policy_grid)
