@@ -259,11 +259,12 @@ static double seconds_left(const struct run *run)
 
 static void tell(const struct run *run, const struct bench_variant *variant)
 {
-    char *labels = bench_format("%s", ""), *line;
     double left = seconds_left(run);
+    char *labels, *line;
 
     if (run->context->progress == NULL)
         return;
+    labels = bench_format("%s", "");
     for (size_t i = 0; run->cell->labels[i] != NULL; i++) {
         char *longer = bench_format("%s%s%s", labels, i > 0 ? ", " : "", run->cell->labels[i]);
 
