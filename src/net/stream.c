@@ -13,6 +13,7 @@
 enum offset {
     AT_ETHERTYPE = 12,
     AT_IP = 14,
+    AT_FRAGMENT = AT_IP + 6,
     AT_PROTOCOL = AT_IP + 9,
     AT_SOURCE_IP = AT_IP + 12,
     AT_TCP = VW_STREAM_TRANSPORT,
@@ -142,17 +143,45 @@ static void write_acknowledgement(uint8_t *frame, const struct vw_stream_state *
     memcpy(frame + AT_CHECKSUM, &sum, sizeof(sum));
 }
 
+/* Without options, and no fragment (more to come, or not the first). */
 static bool is_plain_tcp(const uint8_t *frame, uint32_t length)
 {
     return length >= VW_STREAM_HEADERS && vw_get_be16(frame + AT_ETHERTYPE) == ETHERTYPE_IPV4 &&
-           frame[AT_IP] == 0x45 && frame[AT_PROTOCOL] == PROTOCOL_TCP;
+           frame[AT_IP] == 0x45 && frame[AT_PROTOCOL] == PROTOCOL_TCP &&
+           (vw_get_be16(frame + AT_FRAGMENT) & 0x3fff) == 0;
+}
+
+static bool checksum_fits(const uint8_t *frame, uint32_t tcp_length, bool *partial)
+{
+    uint16_t field, sum = pseudo_sum(frame, tcp_length);
+
+    memcpy(&field, frame + AT_CHECKSUM, sizeof(field));
+    *partial = field == sum;
+    return *partial || vw_net_sum_add(sum, 12, vw_net_sum(frame + AT_TCP, tcp_length)) == 0xffff;
+}
+
+/* Of plain TCP: do lengths and checksums fit? The length of the payload is told. */
+static bool is_intact(const uint8_t *frame, uint32_t length, uint32_t *payload, bool *partial)
+{
+    uint32_t ip_length = vw_get_be16(frame + AT_IP + 2);
+
+    if (ip_length < VW_IPV4_HEADER + VW_TCP_HEADER || ip_length > length - AT_IP)
+        return false;
+    *payload = ip_length - VW_IPV4_HEADER - VW_TCP_HEADER;
+    return frame[AT_DATA_OFFSET] == VW_TCP_HEADER / 4 << 4 &&
+           vw_net_sum(frame + AT_IP, VW_IPV4_HEADER) == 0xffff &&
+           checksum_fits(frame, ip_length - VW_IPV4_HEADER, partial);
 }
 
 bool vw_stream_read_acknowledgement(const uint8_t *frame, uint32_t length, unsigned *stream,
                                     uint32_t *acknowledgement)
 {
+    uint32_t payload;
+    bool partial;
+
     if (!is_plain_tcp(frame, length) || vw_get_be16(frame + AT_TCP) != VW_PROBE_UDP_PORT ||
-        (frame[AT_FLAGS] & (VW_STREAM_SYN | VW_STREAM_RST | VW_STREAM_ACK)) != VW_STREAM_ACK)
+        (frame[AT_FLAGS] & (VW_STREAM_SYN | VW_STREAM_RST | VW_STREAM_ACK)) != VW_STREAM_ACK ||
+        !is_intact(frame, length, &payload, &partial))
         return false;
     *stream = (unsigned)vw_get_be16(frame + AT_TCP + 2) - VW_STREAM_PORT;
     *acknowledgement = vw_get_be32(frame + AT_ACKNOWLEDGEMENT);
@@ -261,15 +290,6 @@ void vw_stream_reader_init(struct vw_stream_reader *reader, struct vw_stream_sta
 }
 
 /* The checksum is right, or it is left to the device and the field has what belongs there. */
-static bool checksum_fits(const uint8_t *frame, uint32_t tcp_length, bool *partial)
-{
-    uint16_t field, sum = pseudo_sum(frame, tcp_length);
-
-    memcpy(&field, frame + AT_CHECKSUM, sizeof(field));
-    *partial = field == sum;
-    return *partial || vw_net_sum_add(sum, 12, vw_net_sum(frame + AT_TCP, tcp_length)) == 0xffff;
-}
-
 static void begin(struct vw_stream_reader *reader, struct vw_stream_state *state,
                   const uint8_t *frame, uint32_t sequence)
 {
@@ -334,19 +354,16 @@ bool vw_stream_read(struct vw_stream_reader *reader, const uint8_t *frame, uint3
     stream = (unsigned)vw_get_be16(frame + AT_TCP) - VW_STREAM_PORT;
     if (stream >= VW_STREAM_MAX)
         return false;
-    uint32_t ip_length = vw_get_be16(frame + AT_IP + 2);
+    uint32_t payload;
     bool partial = false;
 
-    if (ip_length < VW_IPV4_HEADER + VW_TCP_HEADER || ip_length > length - AT_IP ||
-        frame[AT_DATA_OFFSET] != VW_TCP_HEADER / 4 << 4 ||
-        vw_net_sum(frame + AT_IP, VW_IPV4_HEADER) != 0xffff ||
-        !checksum_fits(frame, ip_length - VW_IPV4_HEADER, &partial)) {
+    if (!is_intact(frame, length, &payload, &partial)) {
         count(&reader->counters.corrupt, 1);
         return true;
     }
     struct vw_stream_segment segment = {
         .sequence = vw_get_be32(frame + AT_SEQUENCE),
-        .length = ip_length - VW_IPV4_HEADER - VW_TCP_HEADER,
+        .length = payload,
         .flags = frame[AT_FLAGS],
     };
     if (!vw_stream_equal(&reader->pattern, stream, segment.sequence, frame + AT_PAYLOAD,

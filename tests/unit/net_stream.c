@@ -361,6 +361,68 @@ static void other_frames_are_not_ours(void **state)
     assert_int_equal(lab->reader.counters.corrupt + lab->reader.counters.segments, 0);
 }
 
+/* Of an acknowledgement that was changed: its checksums fit again. */
+static void set_checksums(uint8_t *frame)
+{
+    uint16_t sum;
+
+    frame[24] = frame[25] = frame[50] = frame[51] = 0;
+    sum = (uint16_t)~plain_sum(frame + 14, 20, 0);
+    frame[24] = (uint8_t)(sum >> 8);
+    frame[25] = (uint8_t)sum;
+    sum = (uint16_t)~plain_sum(frame + 34, 20, plain_pseudo_sum(frame, 20));
+    frame[50] = (uint8_t)(sum >> 8);
+    frame[51] = (uint8_t)sum;
+}
+
+static void a_damaged_acknowledgement_moves_nobody(void **state)
+{
+    struct lab *lab = *state;
+    uint8_t frame[VW_PROBE_MIN_FRAME];
+    uint32_t acknowledgement;
+    unsigned stream;
+
+    for (unsigned i = 0; i < 2; i++) {
+        write_once(lab);
+        send(lab, 0, true);
+        arrive(lab);
+    }
+    vw_stream_make_acknowledgement(&lab->reader, frame);
+    /* from the IPv4 header's first byte to the last of the TCP header */
+    for (unsigned at = 14; at < 54; at++) {
+        frame[at] ^= 0x21;
+        assert_false(
+            vw_stream_read_acknowledgement(frame, sizeof(frame), &stream, &acknowledgement));
+        frame[at] ^= 0x21;
+    }
+    frame[17] += 40; /* longer than the frame, and summed so */
+    set_checksums(frame);
+    assert_false(vw_stream_read_acknowledgement(frame, sizeof(frame), &stream, &acknowledgement));
+    frame[17] -= 40;
+    set_checksums(frame);
+    assert_true(vw_stream_read_acknowledgement(frame, sizeof(frame), &stream, &acknowledgement));
+}
+
+static void a_fragment_is_no_segment(void **state)
+{
+    struct lab *lab = *state;
+    static const uint16_t fragments[] = {0x2000, 0x0001, 0x1fff, 0x3000};
+    uint16_t sum;
+
+    for (unsigned i = 0; i < 4; i++) {
+        write_once(lab);
+        send(lab, 0, true);
+        lab->frame[20] = (uint8_t)(fragments[i] >> 8);
+        lab->frame[21] = (uint8_t)fragments[i];
+        lab->frame[24] = lab->frame[25] = 0;
+        sum = (uint16_t)~plain_sum(lab->frame + 14, 20, 0);
+        lab->frame[24] = (uint8_t)(sum >> 8);
+        lab->frame[25] = (uint8_t)sum;
+        assert_false(arrive(lab));
+    }
+    assert_int_equal(lab->reader.counters.segments, 0);
+}
+
 static void a_reset_acknowledges_nothing(void **state)
 {
     struct lab *lab = *state;
@@ -375,6 +437,7 @@ static void a_reset_acknowledges_nothing(void **state)
     }
     vw_stream_make_acknowledgement(&lab->reader, frame);
     frame[47] |= VW_STREAM_RST;
+    set_checksums(frame);
     assert_false(vw_stream_read_acknowledgement(frame, sizeof(frame), &stream, &acknowledgement));
     assert_false(vw_stream_read(&lab->reader, frame, sizeof(frame)));
 }
@@ -417,6 +480,8 @@ int main(void)
         TEST(what_is_missing_late_or_begins_again_is_counted),
         TEST(no_byte_of_a_segment_can_change_unseen),
         TEST(other_frames_are_not_ours),
+        TEST(a_damaged_acknowledgement_moves_nobody),
+        TEST(a_fragment_is_no_segment),
         TEST(a_reset_acknowledges_nothing),
         TEST(lengths_in_headers_are_not_believed),
     };
