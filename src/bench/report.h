@@ -93,6 +93,9 @@ int bench_column_kind_of(const char *name);
 /* report_read.c: a report from a file of JSON, which may hold anything. -1 after bench_fail, which
  * says in which file, where in it, and what is wrong. To be given to bench_report_free. */
 int bench_report_read(struct bench_context *context, const char *path, struct bench_report *report);
+
+/* As fopen for reading, but a FIFO that nobody writes to is not waited for. */
+FILE *bench_open_file(const char *path);
 void bench_report_free(struct bench_report *report);
 
 /* compare.c: what differs between two reports, as a report: see there. -1 after bench_fail: they

@@ -5,6 +5,7 @@
  * and from then on nothing more is read: what is asked for is nothing, and loops end.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
 #include <stdarg.h>
@@ -41,6 +42,39 @@ struct place {
     json_t *value;
 };
 
+/* A terminal takes control characters for orders: those of a file do not get that far. The two-byte
+ * ones of UTF-8 (U+0080 to U+009F) are meant as well. */
+static void tame(char *text)
+{
+    for (; *text != '\0'; text++) {
+        unsigned char one = (unsigned char)text[0], two = (unsigned char)text[1];
+
+        if ((one < ' ' && one != '\n' && one != '\t') || one == 0x7f)
+            *text = '?';
+        else if (one == 0xc2 && two >= 0x80 && two <= 0x9f)
+            text[0] = text[1] = '?';
+    }
+}
+
+/* All texts of the document; JSON's reader has limited its depth. */
+static void tame_all(json_t *value)
+{
+    size_t index;
+    char *text;
+
+    if (json_is_string(value)) {
+        text = bench_format("%s", json_string_value(value));
+        tame(text);
+        json_string_set(value, text);
+        free(text);
+    }
+    for (index = 0; index < json_array_size(value); index++)
+        tame_all(json_array_get(value, index));
+    for (void *member = json_object_iter(value); member != NULL;
+         member = json_object_iter_next(value, member))
+        tame_all(json_object_iter_value(member));
+}
+
 static char *place_text(const struct place *place)
 {
     char *outer, *text;
@@ -70,6 +104,7 @@ refuse(struct reader *reader, const struct place *place, const char *format, ...
         abort();
     va_end(arguments);
     where = place_text(place);
+    tame(where);
     bench_fail(reader->context, "%s: %s%s%s", reader->file, where, *where != '\0' ? " " : "", what);
     free(where);
     free(what);
@@ -457,9 +492,16 @@ static void read_report(struct reader *reader, json_t *document, struct bench_re
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
+FILE *bench_open_file(const char *path)
+{
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+    return descriptor < 0 ? NULL : fdopen(descriptor, "r");
+}
+
 static json_t *load(struct bench_context *context, const char *path)
 {
-    FILE *file = fopen(path, "re");
+    FILE *file = bench_open_file(path);
     json_error_t error;
     json_t *document;
     struct stat status;
@@ -493,6 +535,7 @@ int bench_report_read(struct bench_context *context, const char *path, struct be
     *report = (struct bench_report){0};
     if (document == NULL)
         return -1;
+    tame_all(document);
     read_report(&reader, document, report);
     json_decref(document);
     if (reader.failed)

@@ -205,7 +205,7 @@ static int read_inputs(const struct command_line *line, struct bench_context *co
 static char *read_readings(const char *path, struct bench_context *context)
 {
     char *text = bench_allocate(LONGEST_READINGS + 1);
-    FILE *file = fopen(path, "re");
+    FILE *file = bench_open_file(path);
     size_t length = 0;
 
     if (file != NULL)

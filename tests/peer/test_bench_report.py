@@ -288,6 +288,28 @@ def bad_command_lines():
         check("example" in bench(command, "--help"), f"no help of {command}")
 
 
+def control_characters():
+    "Control characters in a file do not reach the terminal, whether it is a report or refused"
+    for order in "\x1b]0;owned\x07", "\x9b31m", "\x7f\r":
+        bad = document()
+        bad["notes"] = [f"note {order}"]
+        bad["results"][0]["cells"][0]["variants"][0]["name"] += order
+        bad["results"][0]["title"] += order
+        refused = document()
+        refused["results"][0]["cells"][0]["variants"][0]["samples"][0]["values"][order] = 1
+        for said in bench("report", written(bad)), bench("report", written(refused), status=1):
+            found = [character for character in said
+                     if character != "\n" and (ord(character) < 32 or 127 <= ord(character) < 160)]
+            check_equal(found, [], f"control characters in {said!r}")
+
+
+def fifo():
+    "A FIFO that nobody writes to is refused, and not waited for"
+    path = os.path.join(new_folder(), "fifo")
+    os.mkfifo(path)
+    check("not a regular file" in bench("report", path, status=1), "it is not refused")
+
+
 def results_page():
     "docs/results.md is made of a run and of readings, and a stale one is told"
     folder = new_folder()
@@ -313,4 +335,4 @@ def results_page():
 
 
 run_tests(page, page_of_a_comparison, json_schema, metrics_are_documented, bad_command_lines,
-          results_page)
+          control_characters, fifo, results_page)
