@@ -361,18 +361,36 @@ static void other_frames_are_not_ours(void **state)
     assert_int_equal(lab->reader.counters.corrupt + lab->reader.counters.segments, 0);
 }
 
-/* Of an acknowledgement that was changed: its checksums fit again. */
+/* Two segments arrive; `frame` becomes their acknowledgement. */
+static void acknowledge_two(struct lab *lab, uint8_t *frame)
+{
+    for (unsigned i = 0; i < 2; i++) {
+        write_once(lab);
+        send(lab, 0, true);
+        arrive(lab);
+    }
+    vw_stream_make_acknowledgement(&lab->reader, frame);
+}
+
+static void put_sum(uint8_t *at, uint16_t sum)
+{
+    at[0] = (uint8_t)(sum >> 8);
+    at[1] = (uint8_t)sum;
+}
+
+/* The IPv4 header was changed: its checksum fits again. */
+static void set_ip_checksum(uint8_t *frame)
+{
+    put_sum(frame + 24, 0);
+    put_sum(frame + 24, (uint16_t)~plain_sum(frame + 14, 20, 0));
+}
+
+/* The same of an acknowledgement, with that of TCP. */
 static void set_checksums(uint8_t *frame)
 {
-    uint16_t sum;
-
-    frame[24] = frame[25] = frame[50] = frame[51] = 0;
-    sum = (uint16_t)~plain_sum(frame + 14, 20, 0);
-    frame[24] = (uint8_t)(sum >> 8);
-    frame[25] = (uint8_t)sum;
-    sum = (uint16_t)~plain_sum(frame + 34, 20, plain_pseudo_sum(frame, 20));
-    frame[50] = (uint8_t)(sum >> 8);
-    frame[51] = (uint8_t)sum;
+    set_ip_checksum(frame);
+    put_sum(frame + 50, 0);
+    put_sum(frame + 50, (uint16_t)~plain_sum(frame + 34, 20, plain_pseudo_sum(frame, 20)));
 }
 
 static void a_damaged_acknowledgement_moves_nobody(void **state)
@@ -382,12 +400,7 @@ static void a_damaged_acknowledgement_moves_nobody(void **state)
     uint32_t acknowledgement;
     unsigned stream;
 
-    for (unsigned i = 0; i < 2; i++) {
-        write_once(lab);
-        send(lab, 0, true);
-        arrive(lab);
-    }
-    vw_stream_make_acknowledgement(&lab->reader, frame);
+    acknowledge_two(lab, frame);
     /* from the IPv4 header's first byte to the last of the TCP header */
     for (unsigned at = 14; at < 54; at++) {
         frame[at] ^= 0x21;
@@ -407,17 +420,13 @@ static void a_fragment_is_no_segment(void **state)
 {
     struct lab *lab = *state;
     static const uint16_t fragments[] = {0x2000, 0x0001, 0x1fff, 0x3000};
-    uint16_t sum;
 
     for (unsigned i = 0; i < 4; i++) {
         write_once(lab);
         send(lab, 0, true);
         lab->frame[20] = (uint8_t)(fragments[i] >> 8);
         lab->frame[21] = (uint8_t)fragments[i];
-        lab->frame[24] = lab->frame[25] = 0;
-        sum = (uint16_t)~plain_sum(lab->frame + 14, 20, 0);
-        lab->frame[24] = (uint8_t)(sum >> 8);
-        lab->frame[25] = (uint8_t)sum;
+        set_ip_checksum(lab->frame);
         assert_false(arrive(lab));
     }
     assert_int_equal(lab->reader.counters.segments, 0);
@@ -430,12 +439,7 @@ static void a_reset_acknowledges_nothing(void **state)
     uint32_t acknowledgement;
     unsigned stream;
 
-    for (unsigned i = 0; i < 2; i++) {
-        write_once(lab);
-        send(lab, 0, true);
-        arrive(lab);
-    }
-    vw_stream_make_acknowledgement(&lab->reader, frame);
+    acknowledge_two(lab, frame);
     frame[47] |= VW_STREAM_RST;
     set_checksums(frame);
     assert_false(vw_stream_read_acknowledgement(frame, sizeof(frame), &stream, &acknowledgement));
@@ -452,10 +456,7 @@ static void lengths_in_headers_are_not_believed(void **state)
         lab->frame[16] = (uint8_t)(length >> 8);
         lab->frame[17] = (uint8_t)length;
         /* the sum of the IPv4 header fits, so that only the length is wrong */
-        lab->frame[24] = lab->frame[25] = 0;
-        uint16_t sum = (uint16_t)~plain_sum(lab->frame + 14, 20, 0);
-        lab->frame[24] = (uint8_t)(sum >> 8);
-        lab->frame[25] = (uint8_t)sum;
+        set_ip_checksum(lab->frame);
         arrive(lab);
     }
     /* none has the length that its pseudo-header was summed with, which is 140 */
