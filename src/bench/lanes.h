@@ -8,8 +8,10 @@
 
 #include "bench/pair.h"
 
-/* tx_batch.c: an XDP program drops what the device writes to host0. Parameters:
+/* tap_lane.c: what the device writes to host0 is dropped by the host's stack, since its address is
+ * another's and nobody answers; or before it, by an XDP program. Parameters:
  * struct bench_pair_parameters. */
+extern const struct bench_runner bench_tap_runner;
 extern const struct bench_runner bench_drop_runner;
 
 /* stream_lane.c: TCP streams from the namespace of guest0, which `virtwire bridge` joins to the

@@ -7,13 +7,10 @@
  * in the seed.
  */
 #include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include "base/bits.h"
 #include "bench/experiments.h"
 #include "bench/lanes.h"
-#include "bench/network.h"
 
 static const char *const headings[] = {"port", "ring", NULL};
 
@@ -27,70 +24,6 @@ static const struct bench_column columns[] = {
     {BENCH_COLUMN_AFTER, BENCH_DEVICE_CPU, "after"},
     {BENCH_COLUMN_BEFORE, BENCH_BATCH, "frames/batch before"},
     {BENCH_COLUMN_AFTER, BENCH_BATCH, "after"},
-};
-
-/* ---- the runner for a TAP -------------------------------------------------------------------- */
-
-struct lane {
-    struct bench_pair_parameters parameters;
-    int network;
-    struct bench_pair *pair;
-    struct bench_process *dropper;
-};
-
-static void lane_close(void *state)
-{
-    struct lane *lane = state;
-
-    bench_pair_end(lane->pair);
-    bench_process_end(lane->dropper);
-    if (lane->network >= 0)
-        close(lane->network);
-    free(lane);
-}
-
-static int lane_start(struct bench_context *context, struct bench_variant *variant,
-                      struct lane *lane)
-{
-    lane->network = bench_network_open(context);
-    if (lane->network < 0)
-        return -1;
-    lane->parameters.device_network = &lane->network;
-    lane->pair = bench_pair_start(context, variant, &lane->parameters);
-    if (lane->pair == NULL)
-        return -1;
-    char *name = bench_format("dropper%u", ++context->serial);
-    lane->dropper = bench_process_run(context, name, context->options->cores[1], lane->network,
-                                      "virtwire bench xdp-drop host0");
-    free(name);
-    return lane->dropper == NULL ? -1 : bench_wait_for_text(context, lane->dropper, "dropping");
-}
-
-static int lane_open(struct bench_context *context, struct bench_variant *variant, void **state)
-{
-    struct lane *lane = bench_allocate(sizeof(*lane));
-
-    lane->parameters = *(const struct bench_pair_parameters *)variant->parameters;
-    lane->network = -1;
-    if (lane_start(context, variant, lane) < 0) {
-        lane_close(lane);
-        return -1;
-    }
-    bench_pair_stop(lane->pair);
-    *state = lane;
-    return 0;
-}
-
-static int lane_slice(struct bench_context *context, void *state, double seconds,
-                      struct bench_sample *sample)
-{
-    return bench_pair_runner.slice(context, ((struct lane *)state)->pair, seconds, sample);
-}
-
-const struct bench_runner bench_drop_runner = {
-    .open = lane_open,
-    .slice = lane_slice,
-    .close = lane_close,
 };
 
 /* ---- the plan -------------------------------------------------------------------------------- */

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* When transmitted frames are reaped, and who asks for calls (seed 000). */
 #include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include "base/bits.h"
 #include "bench/experiments.h"
-#include "bench/network.h"
-#include "bench/pair.h"
+#include "bench/lanes.h"
 
 static const char *const headings[] = {"ring", "calls handled", NULL};
 
@@ -55,54 +52,6 @@ static void add_variant(const struct bench_context *context, struct bench_cell *
 
 /* ---- a stream to a TAP ----------------------------------------------------------------------- */
 
-/* The pair, with the device in a network namespace where nobody answers: the host's stack takes
- * each frame and drops it, for its address is another's. */
-struct stream {
-    struct bench_pair_parameters parameters;
-    int network;
-    struct bench_pair *pair;
-};
-
-static void stream_close(void *state)
-{
-    struct stream *stream = state;
-
-    bench_pair_end(stream->pair);
-    if (stream->network >= 0)
-        close(stream->network);
-    free(stream);
-}
-
-static int stream_open(struct bench_context *context, struct bench_variant *variant, void **state)
-{
-    struct stream *stream = bench_allocate(sizeof(*stream));
-
-    stream->parameters = *(const struct bench_pair_parameters *)variant->parameters;
-    stream->network = bench_network_open(context);
-    stream->parameters.device_network = &stream->network;
-    if (stream->network >= 0)
-        stream->pair = bench_pair_start(context, variant, &stream->parameters);
-    if (stream->pair == NULL) {
-        stream_close(stream);
-        return -1;
-    }
-    bench_pair_stop(stream->pair);
-    *state = stream;
-    return 0;
-}
-
-static int stream_slice(struct bench_context *context, void *state, double seconds,
-                        struct bench_sample *sample)
-{
-    return bench_pair_runner.slice(context, ((struct stream *)state)->pair, seconds, sample);
-}
-
-static const struct bench_runner stream_runner = {
-    .open = stream_open,
-    .slice = stream_slice,
-    .close = stream_close,
-};
-
 static void plan_stream(struct bench_cell_list *cells, bool packed)
 {
     const char *labels[] = {packed ? "packed" : "split", "TSO stream to a TAP, one core", NULL};
@@ -120,7 +69,7 @@ static void plan_stream(struct bench_cell_list *cells, bool packed)
                  "--features=packed=%s",
                  policies[i], packed ? "on" : "off");
         *(packed ? &parameters.feature : &parameters.absent) = "packed";
-        bench_plan_variant(cell, policies[i], &stream_runner, &parameters, sizeof(parameters));
+        bench_plan_variant(cell, policies[i], &bench_tap_runner, &parameters, sizeof(parameters));
     }
 }
 
