@@ -22,6 +22,11 @@ static inline uint64_t vw_clock_us(void)
     return vw_clock_ns() / 1000;
 }
 
+static inline double vw_clock_seconds(void)
+{
+    return (double)vw_clock_ns() * 1e-9;
+}
+
 /* Signed, since what is left until a deadline may be less than nothing. */
 static inline int64_t vw_clock_ms(void)
 {

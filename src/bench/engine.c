@@ -31,11 +31,6 @@ struct run {
     double all_began;
 };
 
-static double now(void)
-{
-    return (double)vw_clock_ns() * 1e-9;
-}
-
 double bench_slice_seconds(const struct bench_context *context,
                            const struct bench_experiment *experiment)
 {
@@ -232,7 +227,7 @@ static bool is_done(struct run *run)
             *outcome = BENCH_ROUNDS_DONE;
     } else if (run->starts >= 2 && run->rounds >= 2 * BENCH_START_ROUNDS && is_narrow(run)) {
         *outcome = BENCH_NARROW;
-    } else if (now() - run->began >= cell_seconds(run)) {
+    } else if (vw_clock_seconds() - run->began >= cell_seconds(run)) {
         *outcome = BENCH_TIME_UP;
     }
     return *outcome != BENCH_NOT_RUN;
@@ -244,7 +239,7 @@ static bool is_done(struct run *run)
 static double seconds_left(const struct run *run)
 {
     const struct bench_options *options = run->context->options;
-    double done = now() - run->began, before = run->began - run->all_began, cell, left;
+    double done = vw_clock_seconds() - run->began, before = run->began - run->all_began, cell, left;
     unsigned wanted = options->rounds > 0 ? options->rounds : options->quick ? QUICK_ROUNDS : 0;
 
     cell = wanted == 0 ? cell_seconds(run)
@@ -397,7 +392,7 @@ static int rounds(struct run *run)
 static void run_cell(struct run *run)
 {
     run->states = bench_allocate(run->cell->variant_count * sizeof(*run->states));
-    run->began = now();
+    run->began = vw_clock_seconds();
     run->rounds = run->starts = 0;
     if (rounds(run) < 0) {
         run->cell->outcome = *run->context->interrupted ? BENCH_INTERRUPTED : BENCH_FAILED;
@@ -432,7 +427,7 @@ int bench_run(struct bench_context *context, const struct bench_experiment *expe
     struct run run = {.context = context,
                       .experiment = experiment,
                       .slice = bench_slice_seconds(context, experiment),
-                      .all_began = now()};
+                      .all_began = vw_clock_seconds()};
 
     *cells = (struct bench_cell_list){0};
     if (experiment->plan(context, &planned) < 0) {

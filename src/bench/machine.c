@@ -164,11 +164,6 @@ static char *joined(int argc, char **argv)
 
 /* ---- costs ----------------------------------------------------------------------------------- */
 
-static double now(void)
-{
-    return (double)vw_clock_ns() * 1e-9;
-}
-
 static void system_call(int nothing)
 {
     (void)nothing;
@@ -186,10 +181,10 @@ static double cost_of(void (*call)(int), int argument)
     double times[REPEATS], began;
 
     for (int i = 0; i < REPEATS; i++) {
-        began = now();
+        began = vw_clock_seconds();
         for (int j = 0; j < CALLS; j++)
             call(argument);
-        times[i] = (now() - began) / CALLS;
+        times[i] = (vw_clock_seconds() - began) / CALLS;
     }
     return bench_median(times, REPEATS);
 }
@@ -213,7 +208,7 @@ static void *sleep_and_wake(void *argument)
     pthread_setaffinity_np(pthread_self(), sizeof(core), &core);
     while (!atomic_load(&sleeper->ending)) {
         poll(&waited, 1, -1);
-        atomic_store(&sleeper->woke, now());
+        atomic_store(&sleeper->woke, vw_clock_seconds());
         eventfd_read(sleeper->event, &count);
     }
     return NULL;
@@ -227,9 +222,9 @@ static void kick_sleeper(struct sleeper *sleeper, struct bench_machine *machine)
     for (int i = 0; i < KICKS; i++) {
         nanosleep(&(struct timespec){.tv_nsec = KICK_PAUSE_NS}, NULL);
         atomic_store(&sleeper->woke, 0);
-        began = now();
+        began = vw_clock_seconds();
         write_event(sleeper->event);
-        costs[i] = now() - began;
+        costs[i] = vw_clock_seconds() - began;
         while ((woke = atomic_load(&sleeper->woke)) == 0)
             ;
         latencies[i] = woke - began;

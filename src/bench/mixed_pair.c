@@ -58,11 +58,6 @@ struct pair {
     double lost;                    /* when it was last looked at */
 };
 
-static double now(void)
-{
-    return (double)vw_clock_ns() * 1e-9;
-}
-
 static struct bench_process *process_of(const struct side *side)
 {
     return side->testpmd != NULL ? bench_testpmd_process(side->testpmd) : side->ours;
@@ -132,7 +127,7 @@ static int count_testpmd(struct bench_context *context, struct side *side, struc
     count->received = counters.received;
     count->received_per_second = counters.received_per_second;
     count->wrong = counters.failed;
-    count->when = now();
+    count->when = vw_clock_seconds();
     return 0;
 }
 
@@ -496,10 +491,10 @@ static int slice(struct bench_context *context, void *state, double seconds,
     both(pair, bench_process_go);
     if (bench_sleep(context, SETTLE_SECONDS) < 0 || count_both(context, pair, counts, 0) < 0)
         return -1;
-    began = now();
+    began = vw_clock_seconds();
     if (bench_sleep(context, seconds) < 0 || count_both(context, pair, counts, 1) < 0)
         return -1;
-    wall = now() - began;
+    wall = vw_clock_seconds() - began;
     fill(pair, counts, wall, sample);
     if (look_again(context, pair, &lost) < 0)
         return -1;
@@ -513,14 +508,14 @@ static int slice(struct bench_context *context, void *state, double seconds,
 static int wait_for_frames(struct bench_context *context, struct pair *pair)
 {
     struct count count;
-    double end = now() + FLOW_SECONDS;
+    double end = vw_clock_seconds() + FLOW_SECONDS;
 
     do {
         if (count_side(context, pair->receiver, &count) < 0)
             return -1;
         if (count.received > 0)
             return 0;
-    } while (bench_sleep(context, DRAIN_SECONDS) == 0 && now() < end);
+    } while (bench_sleep(context, DRAIN_SECONDS) == 0 && vw_clock_seconds() < end);
     return bench_fail(context, "no frames arrive");
 }
 

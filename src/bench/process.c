@@ -212,11 +212,6 @@ void bench_process_go(struct bench_process *process)
     signal_to(process, SIGCONT);
 }
 
-static double now(void)
-{
-    return (double)vw_clock_ns() * 1e-9;
-}
-
 static void nap(double seconds)
 {
     nanosleep(&(struct timespec){.tv_sec = (time_t)seconds,
@@ -235,13 +230,13 @@ static void end_now(struct bench_process *process)
 
 void bench_process_end(struct bench_process *process)
 {
-    double until = now() + END_PATIENCE_SECONDS;
+    double until = vw_clock_seconds() + END_PATIENCE_SECONDS;
 
     if (process == NULL)
         return;
     signal_to(process, SIGTERM);
     signal_to(process, SIGCONT);
-    while (bench_process_runs(process) && now() < until)
+    while (bench_process_runs(process) && vw_clock_seconds() < until)
         nap(WAIT_SECONDS);
     end_now(process);
 }
@@ -395,12 +390,12 @@ static int fail_waiting(struct bench_context *context, const struct bench_proces
 int bench_wait_for(struct bench_context *context, struct bench_process *process, const char *what,
                    double seconds, bool (*condition)(void *), void *argument)
 {
-    double until = now() + seconds;
+    double until = vw_clock_seconds() + seconds;
 
     while (!condition(argument)) {
         if (process != NULL && !bench_process_runs(process))
             return fail_waiting(context, process, "ended before", what);
-        if (now() > until)
+        if (vw_clock_seconds() > until)
             return fail_waiting(context, process, "gave up waiting for", what);
         if (bench_sleep(context, WAIT_SECONDS) < 0)
             return -1;

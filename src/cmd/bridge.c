@@ -391,12 +391,12 @@ static void bridge_sleep(struct traffic_worker *worker)
 /* Until what came from the port has reached the device. */
 static void finish(struct traffic_worker *worker)
 {
-    double deadline = monotonic_seconds() + TRAFFIC_DRAIN_SECONDS;
+    double deadline = vw_clock_seconds() + TRAFFIC_DRAIN_SECONDS;
     struct bridge *bridge = worker->role;
 
     while ((bridge->waiting_first != bridge->waiting_end ||
             vw_tx_in_flight(worker->net, worker->pair) > 0) &&
-           monotonic_seconds() < deadline) {
+           vw_clock_seconds() < deadline) {
         int sent = bridge->waiting_first == bridge->waiting_end ? 0 : from_port(worker);
 
         if (sent < 0)

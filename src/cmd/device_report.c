@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/clock.h"
 #include "cmd/device_report.h"
 
 #include <inttypes.h>
@@ -119,7 +120,7 @@ static void report_all_json(const char *name, const struct vw_device *device,
         json_array_append_new(queues, json_queue(&queue));
     }
     json_object_set_new(object, "socket", json_string(name));
-    json_object_set_new(object, "monotonic_seconds", json_real(monotonic_seconds()));
+    json_object_set_new(object, "monotonic_seconds", json_real(vw_clock_seconds()));
     json_object_set_new(object, "cpu_seconds", json_real(cpu_seconds()));
     json_object_set_new(object, "system_calls",
                         json_integer((json_int_t)system_calls_of(device, statistics.worker_count)));

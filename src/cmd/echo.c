@@ -18,6 +18,7 @@
 #include <time.h>
 
 #include "base/bits.h"
+#include "base/clock.h"
 #include "cmd/command.h"
 #include "cmd/json.h"
 #include "cmd/traffic.h"
@@ -162,11 +163,11 @@ static int send_waiting(struct traffic_worker *worker)
 /* Until what was received is sent and completed. */
 static void finish(struct traffic_worker *worker)
 {
-    double deadline = monotonic_seconds() + TRAFFIC_DRAIN_SECONDS;
+    double deadline = vw_clock_seconds() + TRAFFIC_DRAIN_SECONDS;
     const struct echo *echo = worker->role;
 
     while ((echo->count > 0 || vw_tx_in_flight(worker->net, worker->pair) > 0) &&
-           monotonic_seconds() < deadline) {
+           vw_clock_seconds() < deadline) {
         int sent = send_waiting(worker);
 
         if (sent < 0)

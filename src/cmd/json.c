@@ -6,7 +6,6 @@
 #include <time.h>
 
 #include "base/bits.h"
-#include "base/clock.h"
 #include "base/shared.h"
 #include "net/features.h"
 
@@ -40,11 +39,6 @@ json_t *json_features(uint64_t features)
         json_array_append_new(array, json_string(feature != NULL ? feature->name : number));
     }
     return array;
-}
-
-double monotonic_seconds(void)
-{
-    return (double)vw_clock_ns() * 1e-9;
 }
 
 double cpu_seconds(void)

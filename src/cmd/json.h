@@ -21,9 +21,6 @@ json_t *json_counters(const void *counters, const struct counter *list, size_t c
 /* The names of the features, as an array. */
 json_t *json_features(uint64_t features);
 
-/* Seconds of a clock that only goes forward. */
-double monotonic_seconds(void);
-
 /* CPU time of the process so far, that of all its threads. */
 double cpu_seconds(void);
 

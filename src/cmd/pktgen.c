@@ -221,7 +221,7 @@ static unsigned frames_due(struct pktgen *pktgen, unsigned burst, double *wait_s
 
     *wait_seconds = 0;
     if (pktgen->rate > 0 && left > 0) {
-        double now = monotonic_seconds();
+        double now = vw_clock_seconds();
         double behind = (now - pktgen->began) * pktgen->rate - (double)pktgen->made;
         double backlog = RATE_BACKLOG_SECONDS * pktgen->rate + burst;
 
@@ -309,7 +309,7 @@ static bool polls(const struct traffic_options *options, bool waits)
 static void finish(struct traffic_worker *worker)
 {
     const struct traffic_options *options = &worker->traffic->options;
-    double deadline = monotonic_seconds() + TRAFFIC_DRAIN_SECONDS;
+    double deadline = vw_clock_seconds() + TRAFFIC_DRAIN_SECONDS;
     const struct vw_probe_counters *probe = &worker->reader.counters;
 
     while (vw_tx_in_flight(worker->net, worker->pair) > 0 ||
@@ -320,8 +320,8 @@ static void finish(struct traffic_worker *worker)
             return;
         int reaped = vw_tx_reap(worker->net, worker->pair);
         if (received > 0 || reaped > 0)
-            deadline = monotonic_seconds() + TRAFFIC_DRAIN_SECONDS;
-        else if (monotonic_seconds() > deadline)
+            deadline = vw_clock_seconds() + TRAFFIC_DRAIN_SECONDS;
+        else if (vw_clock_seconds() > deadline)
             return;
         else
             traffic_wait(worker, 10);
@@ -344,13 +344,13 @@ static void run_with_completions(struct traffic_worker *worker)
         else if (sent == 0)
             traffic_stand_back(worker);
     }
-    deadline = monotonic_seconds() + TRAFFIC_DRAIN_SECONDS;
+    deadline = vw_clock_seconds() + TRAFFIC_DRAIN_SECONDS;
     do {
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
         traffic_lock(worker);
         left = vw_tx_in_flight(worker->net, worker->pair);
         traffic_unlock(worker);
-    } while (left > 0 && sent >= 0 && monotonic_seconds() < deadline);
+    } while (left > 0 && sent >= 0 && vw_clock_seconds() < deadline);
 }
 
 static void pktgen_run(struct traffic_worker *worker)
@@ -358,7 +358,7 @@ static void pktgen_run(struct traffic_worker *worker)
     const struct traffic_options *options = &worker->traffic->options;
     struct pktgen *pktgen = worker->role;
 
-    pktgen->began = monotonic_seconds();
+    pktgen->began = vw_clock_seconds();
     if (options->completion_cpu >= 0) {
         int error = traffic_completions_start(worker);
 

@@ -386,13 +386,13 @@ static bool is_awaited(const struct traffic_worker *worker, const struct streams
 /* Until all that was sent is completed and, in a loop, back. */
 static void finish(struct traffic_worker *worker, struct streams *streams)
 {
-    double deadline = monotonic_seconds() + TRAFFIC_DRAIN_SECONDS;
+    double deadline = vw_clock_seconds() + TRAFFIC_DRAIN_SECONDS;
 
     while (streams->waiting > 0 || vw_tx_in_flight(worker->net, worker->pair) > 0 ||
            is_awaited(worker, streams)) {
         int sent = flush(worker, streams), received = traffic_poll(worker, on_frames);
 
-        if (sent < 0 || received < 0 || monotonic_seconds() > deadline)
+        if (sent < 0 || received < 0 || vw_clock_seconds() > deadline)
             return;
         if (vw_tx_reap(worker->net, worker->pair) <= 0 && sent == 0 && received == 0)
             traffic_wait(worker, 10);

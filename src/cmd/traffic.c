@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The main thread of pktgen, sink and echo. */
+#include "base/clock.h"
 #include "cmd/traffic.h"
 
 #include <errno.h>
@@ -178,7 +179,7 @@ static int start_workers(struct traffic *traffic)
     if (result < 0)
         return result;
     traffic->running = traffic->worker_count;
-    traffic->started = monotonic_seconds();
+    traffic->started = vw_clock_seconds();
     for (unsigned i = 0; i < traffic->worker_count; i++) {
         struct traffic_worker *worker = &traffic->workers[i];
         char name[16];
@@ -278,7 +279,7 @@ static void serve(struct traffic *traffic)
             }
         }
         if (traffic->ended == 0 && (ended || atomic_load(&traffic->ending)))
-            traffic->ended = monotonic_seconds();
+            traffic->ended = vw_clock_seconds();
     }
 }
 

@@ -166,7 +166,7 @@ struct traffic {
     int epoll_fd, signal_fd, timer_fd, deadline_fd, ended_fd;
     /* `last_frame` and `latency` of all threads, as of the latest report. */
     struct vw_histogram told_last_frame, told_latency;
-    double started, ended; /* on monotonic_seconds' clock; ended 0: not yet */
+    double started, ended; /* on vw_clock_seconds' clock; ended 0: not yet */
     bool failed;
 };
 

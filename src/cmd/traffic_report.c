@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/clock.h"
 #include "base/shared.h"
 #include "cmd/json.h"
 #include "cmd/traffic.h"
@@ -105,7 +106,7 @@ void traffic_report_rates(const struct traffic *traffic, struct traffic_before *
         .sent_bytes = totals.sent_bytes,
         .received_frames = totals.received_frames,
         .received_bytes = totals.received_bytes,
-        .seconds = monotonic_seconds(),
+        .seconds = vw_clock_seconds(),
     };
     double seconds = now.seconds - before->seconds;
     double sent = (double)(now.sent_frames - before->sent_frames) / seconds;
@@ -208,7 +209,7 @@ static void report_all_json(struct traffic *traffic, const struct totals *totals
         json_array_append_new(queues, json_queue(traffic, i));
     json_object_set_new(object, "type", json_string(final ? "summary" : "report"));
     json_object_set_new(object, "command", json_string(traffic->role->name));
-    json_object_set_new(object, "monotonic_seconds", json_real(monotonic_seconds()));
+    json_object_set_new(object, "monotonic_seconds", json_real(vw_clock_seconds()));
     json_object_set_new(object, "seconds", json_real(seconds));
     json_object_set_new(object, "cpu_seconds", json_real(cpu_seconds()));
     json_object_set_new(object, "system_calls", json_integer((json_int_t)totals->system_calls));
@@ -303,7 +304,7 @@ static void report_all_text(const struct traffic *traffic, const struct totals *
 
 void traffic_report_all(struct traffic *traffic, bool final)
 {
-    double end = traffic->ended > 0 ? traffic->ended : monotonic_seconds();
+    double end = traffic->ended > 0 ? traffic->ended : vw_clock_seconds();
     double seconds = end > traffic->started ? end - traffic->started : 1e-9;
     struct totals totals = total_of(traffic);
     struct vw_net_info info;
